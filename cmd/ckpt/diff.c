@@ -23,8 +23,7 @@ static volatile sig_atomic_t stopped;
 
 static void on_signal(int sig)
 {
-    (void)sig;
-    stopped = 1;
+    stopped = sig;
 }
 
 enum { CHANGES = TERN_CKPT_UNKNOWN + 1 };
@@ -62,7 +61,7 @@ static const char *shape_text(const struct tern_ckpt_info *a, char *to, size_t n
 static char *kind_text(const struct tern_ckpt_diff_row *r)
 {
     char a[96], b[96];
-    const char *of_a = tern_ckpt_type_name(r->a.type), *of_b = tern_ckpt_type_name(r->b.type);
+    const char *of_a = tern_ckpt_info_type(&r->a), *of_b = tern_ckpt_info_type(&r->b);
 
     shape_text(&r->a, a, sizeof a);
     shape_text(&r->b, b, sizeof b);
@@ -81,7 +80,7 @@ static json_t *kind_json(const struct tern_ckpt_info *a)
 
     for (int d = 0; d < a->ndim; d++)
         json_array_append_new(shape, json_integer((json_int_t)a->shape[d]));
-    return json_pack("{s:s, s:o}", "dtype", tern_ckpt_type_name(a->type), "shape", shape);
+    return json_pack("{s:s, s:o}", "dtype", tern_ckpt_info_type(a), "shape", shape);
 }
 
 /* JSON has no infinity. */
@@ -197,8 +196,7 @@ static void print_end(const struct seen *s)
     }
     printf("\n");
     if (s->n[TERN_CKPT_UNKNOWN])
-        printf("Arrays that are not read may differ%s.\n",
-               o.full ? ": their type is none that tern reads" : ": --full compares every element");
+        printf("Arrays that are not read may differ: --full compares every element.\n");
 }
 
 static int compare(struct tern_ckpt *a, bool a_foreign, struct tern_ckpt *b, bool b_foreign,
@@ -243,6 +241,10 @@ static int diff_run(int n_args, char **args, struct tern_err *err)
         rc = compare(a, a_foreign, b, b_foreign, err);
     tern_ckpt_close(a);
     tern_ckpt_close(b);
+    if (rc < 0 && stopped) { /* 1 would say that they differ */
+        fprintf(stderr, "tern ckpt: %s\n", err->text);
+        return 128 + stopped;
+    }
     return rc;
 }
 
@@ -268,7 +270,8 @@ const struct tern_cmd ckpt_diff_cmd = {
         "are the same; of others only types and shapes are known.\n"
         "\n"
         "With --full: the share of elements that differ, the largest difference, and the distance "
-        "|a - b| over |a| (Euclidean). The exit status is 0 when all arrays are known "
+        "|a - b| over |a| (Euclidean). Elements differ when their bits do: -0.0 is not 0.0. The "
+        "exit status is 0 when all arrays are known "
         "to be the same, and 1 when one differs or was not read.",
     .examples = "  tern ckpt diff checkpoints/step-00000100 checkpoints/latest --full\n"
                 "  tern ckpt diff checkpoints/latest hf --full\n",

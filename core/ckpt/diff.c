@@ -9,19 +9,29 @@
 
 enum { PIECE = 1 << 19 }; /* elements that are read at once: 4 MiB of doubles a side */
 
+struct squares {
+    double large, middle, small;
+};
+
 struct diff {
     struct tern_ckpt *a, *b;
     const struct tern_ckpt_diff_how *how;
-    void *of_a, *of_b; /* [PIECE] of eight bytes */
+    void *of_a, *of_b;            /* [PIECE] of eight bytes */
+    struct squares apart, length; /* of the array that is read: sum (a - b)^2, sum a^2 */
 };
 
 /* ------------------------------------------------------------------ by digests */
+
+static bool same_type(const struct tern_ckpt_info *a, const struct tern_ckpt_info *b)
+{
+    return a->type == b->type && strcmp(a->other, b->other) == 0;
+}
 
 /* Both sides are cut alike, and every slice has a digest. */
 static bool are_comparable(const struct tern_ckpt_table_entry *x,
                            const struct tern_ckpt_table_entry *y)
 {
-    bool alike = x->n == y->n && x->info.type == y->info.type;
+    bool alike = x->n == y->n;
 
     for (size_t i = 0; alike && i < x->n; i++) {
         const struct tern_ckpt_slice *s = &x->slices[i], *t = &y->slices[i];
@@ -35,7 +45,7 @@ static bool are_comparable(const struct tern_ckpt_table_entry *x,
 static enum tern_ckpt_change by_digests(const struct tern_ckpt_table_entry *x,
                                         const struct tern_ckpt_table_entry *y)
 {
-    if (x->info.type != y->info.type)
+    if (!same_type(&x->info, &y->info))
         return TERN_CKPT_CHANGED;
     if (!are_comparable(x, y))
         return TERN_CKPT_UNKNOWN;
@@ -47,53 +57,121 @@ static enum tern_ckpt_change by_digests(const struct tern_ckpt_table_entry *x,
 
 /* ------------------------------------------------------------------ by values */
 
-static void compare_numbers(const double *a, const double *b, size_t n,
-                            struct tern_ckpt_diff_row *row)
+/* A sum of squares whose squares neither overflow nor vanish: large and small ones are scaled by
+ * powers of two and added up apart (Blue, A Portable Fortran Program to Find the Euclidean Norm of
+ * a Vector, 1978). */
+static void add_square(struct squares *s, double x)
 {
-    double apart = 0, norm = 0, largest = row->largest;
-    uint64_t changed = 0;
+    const double of = fabs(x);
 
-    for (size_t i = 0; i < n; i++) {
-        const double d = a[i] == b[i] || (isnan(a[i]) && isnan(b[i])) ? 0 : fabs(a[i] - b[i]);
-        const double far = isnan(d) ? (double)INFINITY : d;
-        changed += far > 0;
-        apart += far * far;
-        norm += isfinite(a[i]) ? a[i] * a[i] : 0;
-        largest = far > largest ? far : largest;
-    }
-    row->changed += changed;
-    row->distance += apart;
-    row->norm += norm;
-    row->largest = largest;
+    if (of > 0x1p500)
+        s->large += (of * 0x1p-600) * (of * 0x1p-600);
+    else if (of < 0x1p-500)
+        s->small += (of * 0x1p600) * (of * 0x1p600);
+    else
+        s->middle += of * of;
 }
 
-static void compare_bytes(const char *a, const char *b, size_t n, size_t bytes,
-                          struct tern_ckpt_diff_row *row)
+static double root(const struct squares *s)
+{
+    if (s->large > 0)
+        return sqrt(s->large + s->middle * 0x1p-600 * 0x1p-600) * 0x1p600;
+    if (s->middle > 0)
+        return sqrt(s->middle + s->small * 0x1p-600 * 0x1p-600);
+    return sqrt(s->small) * 0x1p-600;
+}
+
+static void take_distance(struct diff *d, double a, double apart, struct tern_ckpt_diff_row *row)
+{
+    add_square(&d->apart, apart);
+    add_square(&d->length, isfinite(a) ? a : 0);
+    row->largest = apart > row->largest ? apart : row->largest;
+}
+
+static bool is_float(enum tern_ckpt_type t)
+{
+    return tern_ckpt_can_convert(TERN_CKPT_F64, t);
+}
+
+/* Elements of one type are the same when their bits are, as digests have it: 0.0 is not -0.0.  Of
+ * two types their values and signs count. */
+static void compare_floats(struct diff *d, size_t n, struct tern_ckpt_diff_row *row)
+{
+    enum { SOME = 512 };
+    const enum tern_ckpt_type of_a = row->a.type, of_b = row->b.type;
+    const size_t size_a = tern_ckpt_type_bytes(of_a), size_b = tern_ckpt_type_bytes(of_b);
+    double a[SOME], b[SOME];
+
+    for (size_t at = 0; at < n; at += SOME) {
+        const size_t some = n - at < SOME ? n - at : SOME;
+        const char *x = (const char *)d->of_a + at * size_a,
+                   *y = (const char *)d->of_b + at * size_b;
+        tern_ckpt_convert(a, TERN_CKPT_F64, x, of_a, some);
+        tern_ckpt_convert(b, TERN_CKPT_F64, y, of_b, some);
+        for (size_t i = 0; i < some; i++) {
+            const bool both = isnan(a[i]) && isnan(b[i]);
+            const bool equal = of_a == of_b
+                                   ? memcmp(x + i * size_a, y + i * size_a, size_a) == 0
+                                   : both || (a[i] == b[i] && !signbit(a[i]) == !signbit(b[i]));
+            const double apart = both || a[i] == b[i] ? 0 : fabs(a[i] - b[i]);
+            row->changed += !equal;
+            take_distance(d, a[i], isnan(apart) ? (double)INFINITY : apart, row);
+        }
+    }
+}
+
+/* Element i, and whether it is below zero: 64 bits of either kind. */
+static uint64_t integer_at(const char *from, size_t i, enum tern_ckpt_type type, bool *ret_minus)
+{
+    const size_t size = tern_ckpt_type_bytes(type);
+    const bool has_sign = type == TERN_CKPT_I64 || type == TERN_CKPT_I32 || type == TERN_CKPT_I16 ||
+                          type == TERN_CKPT_I8;
+    uint64_t v = 0;
+
+    memcpy(&v, from + i * size, size); /* little-endian, as all that tern runs on */
+    *ret_minus = has_sign && v >> (8 * size - 1);
+    if (*ret_minus && size < 8)
+        v |= UINT64_MAX << 8 * size;
+    return v;
+}
+
+static void compare_integers(struct diff *d, size_t n, struct tern_ckpt_diff_row *row)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool minus_a, minus_b;
+        const uint64_t a = integer_at(d->of_a, i, row->a.type, &minus_a);
+        const uint64_t b = integer_at(d->of_b, i, row->a.type, &minus_b);
+        const bool above = minus_a == minus_b ? a > b : minus_b;
+        row->changed += a != b;
+        take_distance(d, (double)(minus_a ? -a : a), (double)(above ? a - b : b - a), row);
+    }
+}
+
+static void compare_bytes(const char *a, const char *b, size_t n, struct tern_ckpt_diff_row *row)
 {
     for (size_t i = 0; i < n; i++)
-        row->changed += memcmp(a + i * bytes, b + i * bytes, bytes) != 0;
+        row->changed += a[i] != b[i];
 }
 
 /* Elements start .. start + shape of both. */
 static int compare_piece(struct diff *d, const uint64_t *start, const uint64_t *shape,
                          struct tern_ckpt_diff_row *row, struct tern_err *err)
 {
-    const bool numbers = tern_ckpt_can_convert(TERN_CKPT_F64, row->a.type) &&
-                         tern_ckpt_can_convert(TERN_CKPT_F64, row->b.type);
-    const enum tern_ckpt_type type = numbers ? TERN_CKPT_F64 : row->a.type;
     size_t n = 1;
 
     if (d->how->stop && *d->how->stop)
         return tern_err_set(err, TERN_FAILED, "interrupted");
     for (int k = 0; k < row->a.ndim; k++)
         n *= (size_t)shape[k];
-    if (tern_ckpt_read(d->a, row->a.name, type, start, shape, d->of_a, err) < 0 ||
-        tern_ckpt_read(d->b, row->b.name, type, start, shape, d->of_b, err) < 0)
+    if (tern_ckpt_read(d->a, row->a.name, row->a.type, start, shape, d->of_a, err) < 0 ||
+        tern_ckpt_read(d->b, row->b.name, row->b.type, start, shape, d->of_b, err) < 0)
         return -1;
-    if (numbers)
-        compare_numbers(d->of_a, d->of_b, n, row);
+    if (is_float(row->a.type))
+        compare_floats(d, n, row);
+    else if (row->a.type == TERN_CKPT_OTHER)
+        compare_bytes(d->of_a, d->of_b, n, row);
     else
-        compare_bytes(d->of_a, d->of_b, n, tern_ckpt_type_bytes(type), row);
+        compare_integers(d, n, row);
     return 0;
 }
 
@@ -125,21 +203,20 @@ static int compare_from(struct diff *d, int k, uint64_t *start, uint64_t *shape,
 static int by_values(struct diff *d, struct tern_ckpt_diff_row *row, struct tern_err *err)
 {
     uint64_t start[TERN_CKPT_DIMS] = {0}, shape[TERN_CKPT_DIMS] = {0};
-    const bool numbers = tern_ckpt_can_convert(TERN_CKPT_F64, row->a.type) &&
-                         tern_ckpt_can_convert(TERN_CKPT_F64, row->b.type);
+    const bool same = same_type(&row->a, &row->b);
 
-    if (row->a.type == TERN_CKPT_OTHER || row->b.type == TERN_CKPT_OTHER ||
-        (!numbers && row->a.type != row->b.type))
+    if (!same && !(is_float(row->a.type) && is_float(row->b.type)))
         return 0;
     row->elements = 1;
     for (int k = 0; k < row->a.ndim; k++)
         row->elements *= row->a.shape[k];
+    d->apart = d->length = (struct squares){0};
     if (row->elements && compare_from(d, 0, start, shape, row, err) < 0)
         return -1;
-    row->distance = sqrt(row->distance);
-    row->norm = sqrt(row->norm);
+    row->distance = root(&d->apart);
+    row->norm = root(&d->length);
     row->compared = true;
-    row->change = row->changed || row->a.type != row->b.type ? TERN_CKPT_CHANGED : TERN_CKPT_SAME;
+    row->change = row->changed || !same ? TERN_CKPT_CHANGED : TERN_CKPT_SAME;
     return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "core/ckpt/ckpt.h"
 
 enum tern_ckpt_change {
-    TERN_CKPT_SAME,     /* the same elements, of the same type */
+    TERN_CKPT_SAME,     /* the same bits, of the same type */
     TERN_CKPT_CHANGED,  /* other elements; or the same ones in another type */
     TERN_CKPT_RESHAPED, /* another shape */
     TERN_CKPT_ONLY_A,
@@ -23,9 +23,10 @@ struct tern_ckpt_diff_row {
     const char *name; /* without the prefix */
     enum tern_ckpt_change change;
     struct tern_ckpt_info a, b; /* of the sides that have it */
-    /* With `values`, of CHANGED and SAME ones: elements, those that differ, and of numbers the
-     * largest |a - b|, sqrt(sum (a - b)^2) and sqrt(sum a^2).  NaN is the same as NaN, and
-     * infinitely far from a number. */
+    /* With `values`, of CHANGED and SAME ones: elements, and those that differ: other bits, so that
+     * -0.0 differs from 0.0; of two types another value or sign.  Of numbers the largest |a - b|,
+     * sqrt(sum (a - b)^2) and sqrt(sum a^2).  NaN lies at no distance from NaN, and infinitely far
+     * from a number.  Of a type that tern does not know, elements are bytes, at no distance. */
     bool compared;
     uint64_t elements, changed;
     double largest, distance, norm;

@@ -76,6 +76,31 @@ P
 run tern ckpt diff hf half; status 1
 grep -q '^only in A .*lm_head.weight$' out && grep -q '^only in B .*lm_tail.weight$' out; ok $? "arrays of one side alone are told" || cat out
 
+# ---- types that tern does not read
+raw() { # FOLDER TYPE SHAPE BYTES: a tensor x of zeros, of any size
+    mkdir -p "$1"
+    python3 - "$@" <<'P'
+import json, os, struct, sys
+folder, dtype, shape, size = sys.argv[1:]
+head = json.dumps({"x": {"dtype": dtype, "shape": [int(shape)], "data_offsets": [0, int(size)]}}).encode()
+with open(folder + "/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(head)) + head)
+    f.truncate(8 + len(head) + int(size))
+P
+}
+raw f8 F8_E4M3 64 64; raw f8b F8_E5M2 64 64
+run tern ckpt show f8; status 0; out_has 'F8_E4M3' "a type that tern does not read is named"
+run tern ckpt diff --full f8 f8; status 0 "its bytes are compared"
+run tern ckpt diff --full f8 f8b; status 1; out_has 'F8_E4M3 64 -> F8_E5M2 64' "two such types with the same bytes differ"
+
+# ---- Ctrl-C
+raw large F32 16000000000 64000000000
+tern ckpt diff --full large large >out 2>err & pid=$!
+reads() { ls -l /proc/$pid/fd | grep -q large/model.safetensors; }
+until_true reads; kill -INT $pid; wait $pid; rc=$?; cmd="an interrupted diff"
+status 130 "an interrupted diff does not say that they differ"; one_line; err_has interrupted
+rm -r large
+
 # ---- bad input
 run tern ckpt diff hf; status 2; one_line
 run tern ckpt diff hf nowhere; status 2; one_line

@@ -91,6 +91,104 @@ static int stop_at_second(void *ctx, const struct tern_ckpt_diff_row *row, struc
     return ++*(int *)ctx == 2 ? tern_err_set(err, TERN_FAILED, "enough") : 0;
 }
 
+/* ------------------------------------------------------------------ elements of every type */
+
+static struct tern_ckpt *put(const char *name, const char *type, const void *data, size_t bytes,
+                             size_t n)
+{
+    char *dir = tern_fs_join(root, name), *file = tern_fs_join(dir, "model.safetensors");
+    char *text = tern_strf("{\"x\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+                           type, n, bytes);
+    struct tern_err err = {0};
+    struct tern_buf b = {0};
+    const uint64_t len = strlen(text);
+
+    tern_buf_add(&b, &len, sizeof len);
+    tern_buf_puts(&b, text);
+    tern_buf_add(&b, data, bytes);
+    tern_fs_mkdirs(dir, 0700, NULL);
+    if (tern_fs_replace(file, b.data, b.len, 0600, &err) < 0)
+        abort();
+    struct tern_ckpt *c = tern_ckpt_open_hf(dir, &err);
+    tern_buf_free(&b);
+    free(text);
+    free(file);
+    free(dir);
+    return c;
+}
+
+static int keep_row(void *ctx, const struct tern_ckpt_diff_row *row, struct tern_err *err)
+{
+    (void)err;
+    *(struct tern_ckpt_diff_row *)ctx = *row;
+    return 0;
+}
+
+#define BYTES(type, ...) (const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__})
+
+static const struct {
+    const char *name, *type_a, *type_b;
+    const void *a;
+    size_t bytes_a;
+    const void *b;
+    size_t bytes_b, n;
+    enum tern_ckpt_change change;
+    uint64_t changed;
+    double largest, distance, norm;
+} elements_of[] = {
+    {"zeros of both signs", "F32", "F32", BYTES(float, 0.0f, 1), BYTES(float, -0.0f, 1), 2,
+     TERN_CKPT_CHANGED, 1, 0, 0, 1},
+    {"NaNs of two kinds", "F32", "F32", BYTES(uint32_t, 0x7fc00000), BYTES(uint32_t, 0x7fc00001), 1,
+     TERN_CKPT_CHANGED, 1, 0, 0, 0},
+    {"a NaN beside itself", "F32", "F32", BYTES(uint32_t, 0x7fc00000), BYTES(uint32_t, 0x7fc00000),
+     1, TERN_CKPT_SAME, 0, 0, 0, 0},
+    {"zeros of two types", "F32", "F64", BYTES(float, 0, 0, 2), BYTES(double, -0.0, 0, 2), 3,
+     TERN_CKPT_CHANGED, 1, 0, 0, 2},
+    {"squares that overflow", "F64", "F64", BYTES(double, 3e200, 4e200, 1), BYTES(double, 0, 0, 1),
+     3, TERN_CKPT_CHANGED, 2, 4e200, 5e200, 5e200},
+    {"squares that vanish", "F64", "F64", BYTES(double, 3e-200, 4e-200), BYTES(double, 0, 0), 2,
+     TERN_CKPT_CHANGED, 2, 4e-200, 5e-200, 5e-200},
+    {"infinity", "F64", "F64", BYTES(double, INFINITY, 3), BYTES(double, 1, 3), 2,
+     TERN_CKPT_CHANGED, 1, INFINITY, INFINITY, 3},
+    {"integers beyond 2^53", "I64", "I64", BYTES(int64_t, 9007199254740993, 3),
+     BYTES(int64_t, 9007199254740992, 3), 2, TERN_CKPT_CHANGED, 1, 1, 1, 9007199254740992},
+    {"the farthest integers", "I64", "I64", BYTES(int64_t, INT64_MIN), BYTES(int64_t, INT64_MAX), 1,
+     TERN_CKPT_CHANGED, 1, 18446744073709551615.0, 18446744073709551615.0, 9223372036854775808.0},
+    {"large unsigned integers", "U64", "U64", BYTES(uint64_t, UINT64_MAX), BYTES(uint64_t, 0), 1,
+     TERN_CKPT_CHANGED, 1, 18446744073709551615.0, 18446744073709551615.0, 18446744073709551615.0},
+    {"small integers below zero", "I8", "I8", BYTES(int8_t, -3, 4), BYTES(int8_t, 4, 4), 2,
+     TERN_CKPT_CHANGED, 1, 7, 7, 5},
+    {"integers that are the same", "I32", "I32", BYTES(int32_t, -3, 4), BYTES(int32_t, -3, 4), 2,
+     TERN_CKPT_SAME, 0, 0, 0, 5},
+    {"a type that tern does not know", "F8_E4M3", "F8_E4M3", BYTES(char, 1, 2, 3),
+     BYTES(char, 1, 5, 3), 3, TERN_CKPT_CHANGED, 1, 0, 0, 0},
+    {"an unknown type, the same bytes", "F8_E4M3", "F8_E4M3", BYTES(char, 1, 2, 3),
+     BYTES(char, 1, 2, 3), 3, TERN_CKPT_SAME, 0, 0, 0, 0},
+    {"the same bytes of two unknown types", "F8_E4M3", "F8_E5M2", BYTES(char, 1, 2),
+     BYTES(char, 1, 2), 2, TERN_CKPT_CHANGED, 0, 0, 0, 0},
+};
+
+static void test_elements(void)
+{
+    for (size_t i = 0; i < sizeof elements_of / sizeof *elements_of; i++) {
+        const __typeof__(*elements_of) *e = &elements_of[i];
+        struct tern_ckpt *x = put("x", e->type_a, e->a, e->bytes_a, e->n);
+        struct tern_ckpt *y = put("y", e->type_b, e->b, e->bytes_b, e->n);
+        struct tern_ckpt_diff_row row = {0};
+        struct tern_err err = {0};
+        const struct tern_ckpt_diff_how how = {
+            .prefix_a = "", .prefix_b = "", .values = true, .each = keep_row, .ctx = &row};
+        ok(x && y && tern_ckpt_diff(x, y, &how, &err) == 0 && row.change == e->change &&
+               row.changed == e->changed && row.largest == e->largest &&
+               (row.distance == e->distance || near(row.distance, e->distance)) &&
+               (row.norm == e->norm || near(row.norm, e->norm)),
+           "%s: %d, %llu changed, at most %g, %g of %g %s", e->name, (int)row.change,
+           (unsigned long long)row.changed, row.largest, row.distance, row.norm, err.text);
+        tern_ckpt_close(x);
+        tern_ckpt_close(y);
+    }
+}
+
 int main(void)
 {
     float *a[ARRAYS], *b[ARRAYS];
@@ -99,6 +197,7 @@ int main(void)
 
     if (!mkdtemp(root))
         return 1;
+    test_elements();
     for (int i = 0; i < ARRAYS; i++) {
         const uint64_t n = elements(i);
         a[i] = malloc((n + 1) * sizeof(float));

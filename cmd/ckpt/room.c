@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,15 +19,21 @@
 
 /* ------------------------------------------------------------------ sizes */
 
-/* Bytes on disk of a folder's files (there are no folders in a checkpoint). */
+/* Bytes on disk of a folder's files (there are no folders in a checkpoint).  Of a link that has a
+ * checkpoint's name there are none: it is no checkpoint. */
 static int folder_bytes(const char *path, uint64_t *ret_bytes, struct tern_err *err)
 {
-    DIR *d = TERN_AGAIN_PTR(opendir(path));
     struct stat st;
 
+    const int fd = TERN_AGAIN(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        tern_err_sys(err, "%s: cannot open folder", path);
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
     *ret_bytes = 0;
-    if (!d)
-        return tern_err_sys(err, "%s: cannot open folder", path);
     for (struct dirent *e; (e = readdir(d));)
         if (TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
             S_ISREG(st.st_mode))
@@ -65,7 +72,9 @@ static bool add_parts(const char *path, uint64_t bytes, uint64_t parts[PARTS])
             n *= info.shape[d];
         parts[part_of(info.name)] += n;
     }
-    parts[OTHER] = bytes - parts[WEIGHTS] - parts[OPTIMIZER]; /* headers, manifest, tokenizer */
+    const uint64_t arrays = parts[WEIGHTS] + parts[OPTIMIZER];
+    /* headers, manifest, tokenizer; of a folder that loses files at this moment nothing */
+    parts[OTHER] = bytes > arrays ? bytes - arrays : 0;
     tern_ckpt_close(c);
     return true;
 }
@@ -103,7 +112,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of checkpoints of any state, and of trash, in order; malloc'ed. */
+static void names_free(char **names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* Names of checkpoints of any state, and of trash, in order; for names_free. */
 static int names_of(const char *dir, char ***ret_names, size_t *ret_n, struct tern_err *err)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
@@ -121,8 +137,11 @@ static int names_of(const char *dir, char ***ret_names, size_t *ret_n, struct te
             continue;
         if ((n & (n - 1)) == 0) { /* room for the next power of two */
             char **more = realloc(names, (n ? 2 * n : 1) * sizeof *names);
-            if (!more)
-                break;
+            if (!more) {
+                closedir(d);
+                names_free(names, n);
+                return tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for %zu names", dir, n);
+            }
             names = more;
         }
         names[n++] = tern_strdup(e->d_name);
@@ -135,16 +154,24 @@ static int names_of(const char *dir, char ***ret_names, size_t *ret_n, struct te
     return 0;
 }
 
+static int refuse_one(const char *dir, struct tern_err *err)
+{
+    return tern_ckpt_is_ours(dir)
+               ? tern_err_set(err, TERN_USAGE,
+                              "%s: is one checkpoint; give the folder that holds it", dir)
+               : 0;
+}
+
 static int du_run(int n_args, char **args, struct tern_err *err)
 {
     const char *dir = n_args ? args[0] : "checkpoints";
     json_t *rows = du_json ? json_array() : NULL;
     uint64_t all = 0;
-    char **names;
-    size_t n;
+    char **names = NULL;
+    size_t n = 0;
     int rc = 0;
 
-    if (names_of(dir, &names, &n, err) < 0) {
+    if (refuse_one(dir, err) < 0 || names_of(dir, &names, &n, err) < 0) {
         json_decref(rows);
         return -1;
     }
@@ -164,9 +191,8 @@ static int du_run(int n_args, char **args, struct tern_err *err)
             all += bytes;
         }
         free(path);
-        free(names[i]);
     }
-    free(names);
+    names_free(names, n);
     if (rows)
         rc = tern_json_print(stdout, rows, err);
     else
@@ -200,20 +226,45 @@ static struct {
     bool dry_run;
 } prune;
 
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int sig)
+{
+    stopped = sig;
+}
+
 struct freed {
     uint64_t bytes;
+    unsigned checkpoints, left_over; /* by writers and pruners that died */
 };
 
-static void tell(void *ctx, const char *path, uint64_t step)
+static void tell(void *ctx, const char *path, enum tern_ckpt_state state)
 {
     struct freed *f = ctx;
     uint64_t bytes = 0;
     char text[32];
 
-    (void)step;
     folder_bytes(path, &bytes, NULL);
     f->bytes += bytes;
+    f->checkpoints += state == TERN_CKPT_GOOD;
+    f->left_over += state != TERN_CKPT_GOOD;
     printf("%10s  %s\n", tern_str_bytes(text, sizeof text, bytes), path);
+    fflush(stdout); /* told before it goes */
+}
+
+static void print_freed(const struct freed *f)
+{
+    char text[32];
+
+    if (f->checkpoints + f->left_over == 0) {
+        printf("nothing %s\n", prune.dry_run ? "would go" : "is to be removed");
+        return;
+    }
+    printf("%u checkpoint%s", f->checkpoints, f->checkpoints == 1 ? "" : "s");
+    if (f->left_over)
+        printf(" and %u unfinished", f->left_over);
+    printf(" %s, %s\n", prune.dry_run ? "would go" : "removed",
+           tern_str_bytes(text, sizeof text, f->bytes));
 }
 
 /* The step that DIR/best stands for; -1 where no evaluation was called the best.  What cannot be
@@ -247,10 +298,10 @@ static int prune_run(int n_args, char **args, struct tern_err *err)
     struct tern_ckpt_prune_how how = {.keep = (unsigned)prune.keep,
                                       .keep_every = (uint64_t)prune.keep_every,
                                       .dry_run = prune.dry_run,
+                                      .stop = &stopped,
                                       .each = tell,
                                       .ctx = &freed};
-    unsigned removed = 0;
-    char text[32];
+    const struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
     if (prune.keep < 2 || prune.keep > 1000000)
         return tern_err_set(err, TERN_USAGE,
@@ -260,22 +311,26 @@ static int prune_run(int n_args, char **args, struct tern_err *err)
     if (prune.keep_every < 0)
         return tern_err_set(err, TERN_USAGE, "--keep-every %" PRId64 "; it takes steps, above 0",
                             prune.keep_every);
-    if (tern_ckpt_is_ours(dir))
-        return tern_err_set(err, TERN_USAGE, "%s: is one checkpoint; give the folder that holds it",
-                            dir);
+    if (refuse_one(dir, err) < 0)
+        return -1;
     if (!tern_fs_exists(dir))
         return tern_err_set(err, TERN_USAGE, "%s: there is no such folder", dir);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
     /* A run that goes on prunes for itself. */
     if (!prune.dry_run &&
         tern_ckpt_lease_acquire(dir, /* attempt= */ 0, "tern ckpt prune", &how.lease, err) < 0)
         return -1;
     int rc = find_best(dir, &how.best, err);
     if (rc == 0)
-        rc = tern_ckpt_prune(dir, &how, &removed, err);
+        rc = tern_ckpt_prune(dir, &how, /* removed= */ NULL, err);
     tern_ckpt_lease_withdraw(how.lease);
+    if (rc < 0 && stopped) {
+        fprintf(stderr, "tern ckpt: %s\n", err->text);
+        return 128 + stopped;
+    }
     if (rc == 0)
-        printf("%u checkpoints %s, %s\n", removed, prune.dry_run ? "would go" : "removed",
-               tern_str_bytes(text, sizeof text, freed.bytes));
+        print_freed(&freed);
     return rc;
 }
 
@@ -296,7 +351,7 @@ const struct tern_cmd ckpt_prune_cmd = {
     .summary = "remove old checkpoints of a run that has ended",
     .about = "The newest checkpoints in DIR (default `checkpoints`) stay, and that of the best "
              "evaluation. Refused and damaged ones stay for people. What a writer that died has "
-             "left goes. A run that goes on holds its folder, and prunes by its recipe "
+             "left goes, too. A run that goes on holds its folder, and prunes by its recipe "
              "(checkpoint.keep).",
     .examples = "  tern ckpt prune -n --keep 3 run1/checkpoints\n",
     .opts = prune_opts,

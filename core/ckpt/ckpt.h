@@ -33,6 +33,7 @@
 #define TERN_CKPT_CKPT_H
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -146,6 +147,8 @@ int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner
 int tern_ckpt_lease_attach(const char *dir, unsigned attempt, struct tern_ckpt_lease **lease,
                            struct tern_err *err);
 unsigned tern_ckpt_lease_attempt(const struct tern_ckpt_lease *lease);
+/* The attempt that the folder's newest lease is of, held or released; 0: it has none. */
+int tern_ckpt_lease_last(const char *dir, unsigned *ret_attempt, struct tern_err *err);
 /* The lease still holds, and is renewed; else an error that names its new owner.  Any thread. */
 int tern_ckpt_lease_check(struct tern_ckpt_lease *lease, struct tern_err *err);
 /* Heartbeat: to be called every TERN_CKPT_HEARTBEAT_S by the owner.  Any thread. */
@@ -408,19 +411,22 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
 int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err);
 
 struct tern_ckpt_prune_how {
-    unsigned keep;                 /* the newest ones; at least 2 */
-    uint64_t keep_every;           /* and those whose step is a multiple of it; 0: none */
-    int64_t best;                  /* and the newest of this step or before it; -1: none */
-    struct tern_ckpt_lease *lease; /* NULL: no fence (tools and tests) */
-    bool dry_run;                  /* nothing is removed */
-    /* Each that goes, before it does; NULL: not told. */
-    void (*each)(void *ctx, const char *path, uint64_t step);
+    unsigned keep;                     /* the newest ones; at least 2 */
+    uint64_t keep_every;               /* and those whose step is a multiple of it; 0: none */
+    int64_t best;                      /* and the newest of this step or before it; -1: none */
+    struct tern_ckpt_lease *lease;     /* NULL: no fence (tools and tests) */
+    bool dry_run;                      /* nothing is removed, and no lease asked for */
+    const volatile sig_atomic_t *stop; /* not 0: nothing more is removed (Ctrl-C); NULL: never */
+    /* Each that goes, before it does, and what it is: GOOD, TEMP (a writer died), or BROKEN (half
+     * deleted); NULL: not told. */
+    void (*each)(void *ctx, const char *path, enum tern_ckpt_state state);
     void *ctx;
 };
 
 /* Deletes the good checkpoints that `how` does not keep, the temporary folders of attempts before
  * the lease's, and old trash.  Broken and bad ones are kept for people.  Deletion renames first, so
- * that a half-deleted checkpoint has no checkpoint's name.  *removed (may be NULL): checkpoints. */
+ * that a half-deleted checkpoint has no checkpoint's name.  The lease is checked and renewed before
+ * each of them.  *removed (may be NULL): checkpoints. */
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err);
 

@@ -444,8 +444,21 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
     return rc;
 }
 
+/* Before each that goes: whether it may, and a word to the caller. */
+static int may_go(const char *path, enum tern_ckpt_state state,
+                  const struct tern_ckpt_prune_how *how, struct tern_err *err)
+{
+    if (how->stop && *how->stop)
+        return tern_err_set(err, TERN_FAILED, "interrupted; what is not listed stays");
+    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
+        return -1;
+    if (how->each)
+        how->each(how->ctx, path, state);
+    return 0;
+}
+
 /* Trash that a pruner left when it was killed. */
-static int empty_trash(const char *dir, struct tern_err *err)
+static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, struct tern_err *err)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int rc = 0;
@@ -456,7 +469,9 @@ static int empty_trash(const char *dir, struct tern_err *err)
         if (!tern_str_starts(e->d_name, ".trash-step-"))
             continue;
         char *path = tern_fs_join(dir, e->d_name);
-        rc = tern_fs_remove_tree(path, err);
+        rc = may_go(path, TERN_CKPT_BROKEN, how, err);
+        if (rc == 0 && !how->dry_run)
+            rc = tern_fs_remove_tree(path, err);
         free(path);
     }
     closedir(d);
@@ -504,37 +519,48 @@ static void choose(const char *dir, struct name *names, size_t n,
     }
 }
 
+/* Temporary folders of attempts before *ret_attempt go: no writer of theirs is left. */
+static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how *how,
+                              unsigned *ret_attempt, struct tern_err *err)
+{
+    unsigned last = 0;
+
+    if (!how->lease && how->dry_run && tern_ckpt_lease_last(dir, &last, err) < 0)
+        return -1;
+    *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease)
+                   : how->dry_run ? last + 1 /* it would get that lease */
+                                  : 0;
+    return 0;
+}
+
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err)
 {
     struct name *names;
     size_t n;
-    unsigned gone = 0;
+    unsigned gone = 0, attempt;
     int rc = 0;
 
     if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
         return -1;
-    if (names_read(dir, &names, &n, err) < 0)
+    if (attempt_that_stays(dir, how, &attempt, err) < 0 || names_read(dir, &names, &n, err) < 0)
         return -1;
     choose(dir, names, n, how);
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct name *m = &names[i];
-        const bool old_temp = m->state == TERN_CKPT_TEMP && how->lease &&
-                              m->attempt < tern_ckpt_lease_attempt(how->lease);
+        const bool old_temp = m->state == TERN_CKPT_TEMP && m->attempt < attempt;
         if (m->state != TERN_CKPT_BAD && !old_temp)
             continue;
-        if (how->each) {
-            char *path = tern_fs_join(dir, m->text);
-            how->each(how->ctx, path, m->step);
-            free(path);
-        }
-        if (!how->dry_run)
+        char *path = tern_fs_join(dir, m->text);
+        rc = may_go(path, old_temp ? TERN_CKPT_TEMP : TERN_CKPT_GOOD, how, err);
+        free(path);
+        if (rc == 0 && !how->dry_run)
             rc = retire(dir, m->text, err);
         gone += rc == 0 && !old_temp;
     }
     names_free(names, n);
-    if (rc == 0 && !how->dry_run)
-        rc = empty_trash(dir, err);
+    if (rc == 0)
+        rc = empty_trash(dir, how, err);
     if (rc == 0 && removed)
         *removed = gone;
     return rc;

@@ -443,6 +443,13 @@ int tern_ckpt_lease_attach(const char *dir, unsigned attempt, struct tern_ckpt_l
     return 0;
 }
 
+int tern_ckpt_lease_last(const char *dir, unsigned *ret_attempt, struct tern_err *err)
+{
+    bool released;
+
+    return highest(dir, ret_attempt, &released, err);
+}
+
 unsigned tern_ckpt_lease_attempt(const struct tern_ckpt_lease *lease)
 {
     return lease->attempt;

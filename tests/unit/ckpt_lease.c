@@ -5,6 +5,7 @@
 #include "tests/unit/tap.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -85,12 +86,12 @@ static void test_heartbeat(void)
     free(dir), free(file);
 }
 
-static int save(const char *dir, struct tern_ckpt_lease *lease)
+static int save(const char *dir, uint64_t step, struct tern_ckpt_lease *lease)
 {
     struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, .owner = true};
     json_t *meta = json_object();
     struct tern_ckpt_save_options o = {
-        .dir = dir, .step = 1, .arrays = &x, .n = 1, .meta = meta, .lease = lease};
+        .dir = dir, .step = step, .arrays = &x, .n = 1, .meta = meta, .lease = lease};
     int rc = tern_ckpt_save(&o, NULL, &err);
 
     json_decref(meta);
@@ -120,12 +121,67 @@ static void test_fence(void)
     has(err.text, "lost its lease to attempt 3", "a lost lease names its new owner");
     const struct tern_ckpt_prune_how two = {.keep = 2, .best = -1, .lease = b};
     ok(tern_ckpt_prune(dir, &two, NULL, &err) < 0, "an attempt without the lease prunes nothing");
-    ok(save(dir, b) < 0 && !tern_fs_exists(one), "an attempt without the lease publishes nothing");
-    ok(save(dir, c) == 0, "the attempt with the lease publishes");
+    ok(save(dir, 1, b) < 0 && !tern_fs_exists(one),
+       "an attempt without the lease publishes nothing");
+    ok(save(dir, 1, c) == 0, "the attempt with the lease publishes");
     tern_ckpt_lease_free(a, true);
     tern_ckpt_lease_free(b, false);
     tern_ckpt_lease_free(c, false);
     free(dir), free(one);
+}
+
+struct pruned {
+    char *file; /* of the lease */
+    unsigned told, young;
+    bool lost; /* another attempt takes the lease while the first one goes */
+    sig_atomic_t stop, stop_at;
+};
+
+static void grow_old(void *ctx, const char *path, enum tern_ckpt_state state)
+{
+    struct pruned *p = ctx;
+    char *later = in_work("prune/claim-000009");
+
+    (void)path, (void)state;
+    p->told++;
+    p->young += is_young(p->file);
+    make_old(p->file);
+    if (p->lost)
+        put_far(later);
+    p->stop = p->told == (unsigned)p->stop_at;
+    free(later);
+}
+
+static void test_prune(void)
+{
+    char *dir = in_work("prune");
+    struct tern_ckpt_lease *a = NULL;
+    struct pruned p = {.file = in_work("prune/claim-000001"), .stop_at = 1};
+    struct tern_ckpt_prune_how how = {
+        .keep = 2, .best = -1, .each = grow_old, .ctx = &p, .stop = &p.stop};
+    unsigned removed = 0, last = 7;
+
+    ok(acquire(dir, &a) == 0, "an attempt has the lease");
+    for (uint64_t step = 1; step <= 8; step++)
+        if (save(dir, step, a) < 0)
+            abort();
+    ok(tern_ckpt_lease_last(dir, &last, &err) == 0 && last == 1, "its number is the folder's last");
+    how.lease = a;
+    ok(tern_ckpt_prune(dir, &how, &removed, &err) < 0 && p.told == 1, "a stop ends a prune");
+    has(err.text, "interrupted", "and is the cause that it names");
+    p.stop_at = p.stop = 0;
+    p.told = p.young = 0;
+    how.keep = 4;
+    ok(tern_ckpt_prune(dir, &how, &removed, &err) == 0 && removed == 3 && p.told == 3,
+       "three go, after the one that went before the stop");
+    ok(p.young == 3, "a prune renews its lease before each (%u of 3)", p.young);
+    p.lost = true;
+    how.keep = 2;
+    p.told = 0;
+    ok(tern_ckpt_prune(dir, &how, &removed, &err) < 0 && p.told == 1,
+       "a prune that loses its lease removes nothing more");
+    tern_ckpt_lease_free(a, true);
+    free(dir), free(p.file);
 }
 
 /* An owner on another node: only its heartbeat, and its job, are known. */
@@ -294,6 +350,7 @@ int main(void)
     test_identity();
     test_heartbeat();
     test_fence();
+    test_prune();
     test_elsewhere();
     test_release();
     test_late();

@@ -114,6 +114,36 @@ TABLE
 mv run/$s run/mine; run tern ckpt diff --full run/mine hf; status 0 "a folder of any other name is taken"
 mv run/mine run/step-00000005; run tern ckpt show run/step-00000005/; status 2 "a renamed folder is refused, also with a slash behind it"
 
+# ---- several files with an index
+run tern ckpt export good/$s -o many --max-shard-size 40KB; status 0
+index=model.safetensors.index.json
+first=$(cd many && ls model-00001-of-*) second=$(cd many && ls model-00002-of-*)
+while IFS='|' read -r name words; do
+    rm -rf cut out-hf; cp -r many cut
+    case $name in
+    missing-file) rm cut/"$second" ;;
+    swapped-files) mv cut/"$first" t; mv cut/"$second" cut/"$first"; mv t cut/"$second" ;;
+    cut-file) truncate -s -4 cut/"$second" ;;
+    empty-index) : >cut/$index ;;
+    cut-index) truncate -s -20 cut/$index ;;
+    index-without-map) echo '{"metadata": {}}' >cut/$index ;;
+    index-of-more) sed -i 's/"weight_map": {/&"model.layers.9.mlp.up_proj.weight": "'"$first"'", /' cut/$index ;;
+    index-of-less) sed -i '/"model.layers.0.input_layernorm.weight"/d' cut/$index ;;
+    esac
+    run tern ckpt export cut -o out-hf
+    status 2 "$name: is refused"; one_line "$name: one clear line"; err_has "$words" "$name: says '$words'"
+    [ ! -e out-hf ]; ok $? "$name: nothing is exported"
+done <<TABLE
+missing-file|$second: cannot open
+swapped-files| is not in model-0000
+cut-file|$second: is truncated
+empty-index|$index:1: not valid JSON
+cut-index|not valid JSON
+index-without-map|$index: has no weight_map
+index-of-more|tensor 'model.layers.9.mlp.up_proj.weight' is not in $first
+index-of-less|its config wants tensor 'model.layers.0.input_layernorm.weight'
+TABLE
+
 # ---- a writer that died
 rm -rf run; cp -r good run; mkdir run/step-00000004.tmp-1 run/.trash-step-00000000-01020304
 cp good/$s/* run/step-00000004.tmp-1/

@@ -347,8 +347,8 @@ static int merge_run(int n_args, char **args, struct tern_err *err)
 static const struct tern_opt merge_opts[] = {
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
     {"base", 0, TERN_OPT_TEXT, "DIR", .to.text = &ex.base,
-     .help = "take the weights from this folder; else from the checkpoint, or from the base that "
-             "PEFT's config names"},
+     .help = "take the weights from this folder or checkpoint; else from the checkpoint of the "
+             "adapters, or from the base that PEFT's config names"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
     {"max-shard-size", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,

@@ -50,9 +50,9 @@ struct tern_convert_hf {
     const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
                                  checkpoint's own copies, else what its meta names as "tokenizer" */
     bool merge;               /* adapters are put into their weights */
-    /* With `merge`: a folder to take the weights from; NULL: the checkpoint's own, or the base that
-     * PEFT's config names.  Else: what the adapters' config names as base model; NULL: what the run
-     * began from. */
+    /* With `merge`: a folder or checkpoint to take the weights from; NULL: the checkpoint's own, or
+     * the base that PEFT's config names.  Else: what the adapters' config names as base model;
+     * NULL: what the run began from. */
     const char *base;
     const char *key; /* see tern_convert_open; NULL: none */
     /* core/convert/nxd.h: the source is a folder of NxD's ranks, or of Optimum Neuron's; NULL: it

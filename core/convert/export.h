@@ -52,10 +52,21 @@ void tern_convert_export_free(struct tern_convert_export *x);
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);
 
+/* ---- merge.c ---- */
+
+/* The weights that adapters are put into: of a checkpoint of ours (DIR/latest, too), whose arrays
+ * begin with *ret_prefix, or what tern_convert_open takes.  NULL with `err`, also for a checkpoint
+ * that has adapters. */
+struct tern_ckpt *tern_convert_open_base(const char *path, const char **ret_prefix,
+                                         struct tern_err *err);
+
 /* ---- peft_in.c ---- */
 
 /* Does `dir` hold adapters of PEFT? */
 bool tern_convert_peft_is(const char *dir);
+/* They are no model: names them, their base and the command that makes a model of both.  0 with no
+ * word when adapter_config.json cannot be read; else -1. */
+int tern_convert_peft_refuse(const char *dir, struct tern_err *err);
 /* Adapters whose config says nothing that tern would compute otherwise. */
 struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_err *err);
 /* The same of a config and arrays that are at hand; takes both, also when it fails. */

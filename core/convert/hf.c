@@ -36,8 +36,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
         return tern_convert_list_arrays(x, err);
     }
     if (x->peft) {
-        x->from = x->base;
-        x->prefix = "";
+        x->from = x->base; /* its prefix is there */
         return tern_convert_peft_check(x->peft, &x->config, err) < 0
                    ? -1
                    : tern_convert_list_tensors(x, err);
@@ -54,10 +53,8 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
         x->prefix = "lora/";
         return tern_convert_list_adapters(x, err);
     }
-    if (o->merge && o->base) {
-        x->from = x->base = tern_convert_open(o->base, /* key= */ NULL, err);
-        x->prefix = "";
-    }
+    if (o->merge && o->base)
+        x->from = x->base = tern_convert_open_base(o->base, &x->prefix, err);
     return x->from ? tern_convert_list_tensors(x, err) : -1;
 }
 
@@ -422,7 +419,7 @@ static int open_peft(struct tern_convert_export *x, const char *path, struct ter
     if (!x->peft)
         x->peft = tern_convert_peft_open(path, err);
     if (x->peft && (base || (base = named = tern_convert_peft_base(x->peft, err))))
-        x->base = tern_convert_open(base, /* key= */ NULL, err);
+        x->base = tern_convert_open_base(base, &x->prefix, err);
     free(named);
     return x->base ? 0 : -1;
 }

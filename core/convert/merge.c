@@ -1,6 +1,8 @@
 /* Weights with their adapters put in. */
 #include "core/convert/convert.h"
+#include "core/convert/export.h"
 
+#include "core/base/fs.h"
 #include "core/base/str.h"
 
 #include <math.h>
@@ -32,6 +34,31 @@ bool tern_convert_adapters(const struct tern_ckpt *c, struct tern_model_adapters
         .dora = json_is_true(json_object_get(lora, "dora")),
     };
     return out->rank > 0;
+}
+
+struct tern_ckpt *tern_convert_open_base(const char *path, const char **ret_prefix,
+                                         struct tern_err *err)
+{
+    struct tern_model_adapters own;
+    char *at = NULL;
+
+    if (tern_ckpt_resolve(path, &at, err) < 0)
+        return NULL;
+    const bool ours = tern_ckpt_is_ours(at) || tern_str_starts(tern_fs_basename(at), "step-");
+    struct tern_ckpt *c =
+        ours ? tern_ckpt_open(at, err) : tern_convert_open(at, /* key= */ NULL, err);
+    free(at);
+    if (c && ours && tern_convert_adapters(c, &own)) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: as a base it has adapters of its own. Put them into its weights (tern "
+                     "ckpt merge), and give that model",
+                     tern_ckpt_path(c));
+        tern_ckpt_close(c);
+        return NULL;
+    }
+    if (c)
+        *ret_prefix = ours ? "model/" : "";
+    return c;
 }
 
 /* All of the adapters' array `what` beside tensor `t`, [rows,columns] or with 0 columns [rows]. */

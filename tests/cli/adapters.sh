@@ -43,6 +43,8 @@ for m in lora dora; do
     ok $? "$m: merged, the loss of the checkpoint, which the run has with adapters beside ($b, $a, $d; before $c)"
     run tern ckpt merge $m/latest --base base -o $m-beside; status 0
     cmp $m-hf/model.safetensors $m-beside/model.safetensors; ok $? "a merge into the weights of a folder gives the same"
+    run tern ckpt merge $m/latest --base checkpoints/latest -o $m-ours; status 0
+    cmp $m-hf/model.safetensors $m-ours/model.safetensors; ok $? "a merge into the weights of a checkpoint gives the same"
 done
 ! cmp -s lora-hf/model.safetensors base/model.safetensors; ok $? "merged weights differ from the base's"
 run tern ckpt merge dora/latest -o half --dtype bf16 --max-shard 40KB; status 0
@@ -52,6 +54,10 @@ has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.in
 run tern ckpt export dora/latest -o peft-dora32; status 0
 run tern ckpt merge peft -o back-lora; status 0
 cmp lora-hf/model.safetensors back-lora/model.safetensors; ok $? "adapters of PEFT are put into the base that their config names"
+run tern ckpt merge peft --base checkpoints/latest -o back-ours; status 0
+cmp lora-hf/model.safetensors back-ours/model.safetensors; ok $? "adapters of PEFT are put into a checkpoint's weights"
+[ -f back-ours/tokenizer.model ] && [ -f back-ours/config.json ]; ok $? "a merge into a checkpoint makes a whole Hugging Face folder"
+run tern ckpt merge peft --base lora/latest -o none; status 2; one_line; err_has 'has adapters of its own'
 run tern ckpt merge peft-dora32 --base base -o back-dora; status 0
 cmp dora-hf/model.safetensors back-dora/model.safetensors; ok $? "DoRA's, too, into the base that is given"
 [ -f back-dora/tokenizer.model ] && [ -f back-dora/config.json ]; ok $? "a merge of PEFT's adapters makes a whole Hugging Face folder"

@@ -1,6 +1,7 @@
 /* Weights as other tools leave them: which kind lies in a folder, and its arrays. */
 #include "core/convert/foreign.h"
 #include "core/convert/convert.h"
+#include "core/convert/export.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -192,7 +193,10 @@ static int refuse_folder(const char *dir, struct tern_err *err)
         tern_str_mask(file);
     if (some.data)
         tern_str_mask(some.data);
-    if (k >= 0)
+    const bool peft = k >= 0 && tern_str_starts(kinds[k].words, "adapters alone");
+    if (peft && tern_convert_peft_refuse(dir, err) < 0)
+        ; /* it has said more */
+    else if (k >= 0)
         tern_err_set(err, TERN_USAGE, "%s: holds %s: %s.", dir, file, kinds[k].words);
     else
         tern_err_set(err, TERN_USAGE,

@@ -275,6 +275,30 @@ bool tern_convert_peft_is(const char *dir)
     return is;
 }
 
+int tern_convert_peft_refuse(const char *dir, struct tern_err *err)
+{
+    char *path = tern_fs_join(dir, "adapter_config.json");
+    json_t *config = tern_json_load(path, 1 << 20, NULL);
+    const char *type = json_string_value(json_object_get(config, "peft_type"));
+    const char *base = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    const bool there = base && *base && tern_fs_exists(base);
+    const int rc = config ? -1 : 0;
+
+    if (config) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: holds adapters of PEFT (%.40s), and no model. Their base is '%.200s', "
+                     "which is %s here. Put them into it, and give the new folder: tern ckpt merge "
+                     "%s%s -o FOLDER",
+                     dir, type ? type : "of no kind", base ? base : "",
+                     there ? "a folder" : "no folder", dir, there ? "" : " --base BASE");
+        if (err)
+            tern_str_mask(err->text);
+    }
+    json_decref(config);
+    free(path);
+    return rc;
+}
+
 struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_err *err)
 {
     static const char st[] = "adapter_model.safetensors";

@@ -140,6 +140,13 @@ cp base/model.safetensors changed/adapter_model.safetensors
 edited .; status 2; one_line; err_has 'has no place in the base model'
 run tern ckpt export peft -o none2; status 2; one_line; err_has 'tern ckpt merge'
 
+# As a model they are refused, with the way to one.
+run tern run --check run.yaml --set 'model={from: peft, tokenizer: model}'; status 2; err_has 'model.from'; err_has "adapters of PEFT (LORA), and no model. Their base is '$PWD/base', which is a folder here."
+err_has "tern ckpt merge peft -o FOLDER"
+jq '.base_model_name_or_path = "me/base-8b"' peft/adapter_config.json >changed/adapter_config.json
+run tern run run.yaml --set name=none --set 'model={from: changed, tokenizer: model}'; status 2; err_has "Their base is 'me/base-8b', which is no folder here."
+err_has "tern ckpt merge $PWD/changed --base BASE -o FOLDER"
+
 # New adapters beside a model that had some: these are in its weights.
 run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: dora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
 a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats dora-hf)

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,8 +26,16 @@ static char *in_work(const char *name)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
-static const char *held;    /* a shard whose writer waits while this is set */
-static const char *refused; /* a shard for which there is no room */
+static const char *held;             /* a shard whose writer waits while this is set */
+static const char *refused;          /* a shard for which there is no room */
+static int writer_cpus, writer_nice; /* of the thread that wrote last */
+
+static int cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
 
 int fallocate(int fd, int mode, off_t from, off_t len)
 {
@@ -35,6 +45,8 @@ int fallocate(int fd, int mode, off_t from, off_t len)
     ssize_t n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
     pthread_mutex_lock(&lock);
+    writer_cpus = cpus();
+    writer_nice = getpriority(PRIO_PROCESS, 0);
     while (held && strstr(path, held))
         pthread_cond_wait(&opened, &lock);
     const bool full = refused && strstr(path, refused);
@@ -77,7 +89,7 @@ struct job {
     const char *dir;
     uint64_t step;
     struct tern_ckpt_lease *lease;
-    bool background;
+    bool background, bound; /* bound: this rank's thread, to one core */
     void (*meanwhile)(struct job *j, struct tern_ckpt_saving *s); /* behind begin; may be NULL */
     float *m;
     struct tern_ckpt_staging *staging;
@@ -127,6 +139,19 @@ static void fill(struct job *j, struct tern_ckpt_array a[2])
         j->m[i] = (float)(from * COLS + i) * 0.5f + (float)j->step;
 }
 
+static void bind_to_one(void)
+{
+    cpu_set_t set, one;
+    int k = 0;
+
+    sched_getaffinity(0, sizeof set, &set);
+    while (!CPU_ISSET(k, &set))
+        k++;
+    CPU_ZERO(&one);
+    CPU_SET(k, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
 static void *run_rank(void *arg)
 {
     struct job *j = arg;
@@ -135,6 +160,8 @@ static void *run_rank(void *arg)
     struct tern_ckpt_saving *s = NULL;
 
     j->m = calloc(ROWS * COLS, sizeof *j->m);
+    if (j->bound)
+        bind_to_one();
     fill(j, a);
     /* As a trainer does: what begin was given is gone when it returns. */
     char *dir = tern_strdup(j->dir), *text = tern_strdup("{}");
@@ -321,6 +348,21 @@ static void test_background(void)
     free(final_path), free(dir);
 }
 
+/* A rank computes on every core that it has, by threads that are bound to one each. */
+static void test_cores(void)
+{
+    struct job jobs[RANKS_MAX] = {{0}};
+    char *dir = in_work("cores");
+    const struct job like = {.dir = dir, .step = 1, .background = true, .bound = true};
+
+    run_world(1, jobs, &like);
+    ok(jobs[0].rc == 1 && writer_cpus == cpus(),
+       "the writer of a rank that is bound to one core has all cores of the process");
+    ok(writer_nice > getpriority(PRIO_PROCESS, 0), "it goes behind threads that compute");
+    free_stagings(jobs, 1);
+    free(dir);
+}
+
 static void test_failures(void)
 {
     static const char *const shards[] = {"shard-00000", "shard-00001", "shard-00002"};
@@ -445,6 +487,7 @@ int main(void)
         return 1;
     test_same();
     test_background();
+    test_cores();
     test_failures();
     test_given_up();
     test_lease();

@@ -87,7 +87,7 @@ const struct tern_pytorch_global *tern_pytorch_global_find(struct tern_pytorch_p
 {
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
         if (same(globals[i].module, module, module_len) && same(globals[i].name, name, name_len) &&
-            (p->parts || globals[i].call != TERN_PYTORCH_CALL_REFERENCE))
+            (p->take == TERN_PYTORCH_PARTS || globals[i].call != TERN_PYTORCH_CALL_REFERENCE))
             return &globals[i];
     tern_pytorch_pickle_fail(
         p,

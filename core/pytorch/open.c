@@ -77,7 +77,8 @@ static int send_table(int to, const struct tern_pytorch_file *f)
     return rc;
 }
 
-static _Noreturn void child(int fd, size_t len, const char *path, bool parts, int to)
+static _Noreturn void child(int fd, size_t len, const char *path, enum tern_pytorch_take take,
+                            int to)
 {
     struct tern_pytorch_file f = {0};
     struct tern_err err = {0};
@@ -89,8 +90,7 @@ static _Noreturn void child(int fd, size_t len, const char *path, bool parts, in
     } else {
         madvise(data, len, MADV_RANDOM); /* small parts of it are read, far from each other */
         tern_pytorch_sandbox(to);
-        h.rc = parts ? tern_pytorch_parse_parts(data, len, path, &f, &err)
-                     : tern_pytorch_parse(data, len, path, &f, &err);
+        h.rc = tern_pytorch_parse_as(data, len, path, take, &f, &err);
     }
     h.code = (int32_t)err.code;
     h.text = h.rc < 0 ? strlen(err.text) : 0;
@@ -192,8 +192,8 @@ static int say_end(int status, const char *path, struct tern_err *err)
 }
 
 /* Its answer; -1 when there is none. */
-static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf *all,
-               struct tern_err *err)
+static int ask(int fd, size_t len, const char *path, enum tern_pytorch_take take,
+               struct tern_buf *all, struct tern_err *err)
 {
     enum heard heard = HEARD_ALL;
     int pipes[2];
@@ -205,7 +205,7 @@ static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf
     pid_t pid = tern_again_fork();
     if (pid == 0) {
         close(pipes[0]);
-        child(fd, len, path, parts, pipes[1]);
+        child(fd, len, path, take, pipes[1]);
     }
     close(pipes[1]);
     if (pid < 0)
@@ -253,7 +253,8 @@ static struct tern_pytorch_tensor tensor_of(const struct sent *s)
 }
 
 /* Nothing that the child says is trusted: it has seen the file. */
-static bool is_sound(const struct sent *s, const char *name, bool parts, uint64_t bytes)
+static bool is_sound(const struct sent *s, const char *name, enum tern_pytorch_take take,
+                     uint64_t bytes)
 {
     uint64_t size;
 
@@ -263,14 +264,15 @@ static bool is_sound(const struct sent *s, const char *name, bool parts, uint64_
     if (s->type < 0 || s->type > TERN_CKPT_OTHER || s->ndim < 0 || s->ndim > TERN_CKPT_DIMS ||
         (s->type == TERN_CKPT_OTHER && (s->ndim != 1 || s->stride[0] != 1)))
         return false;
-    if (s->reference != -1 && (s->reference < 0 || !parts || s->ndim || s->offset))
+    if (s->reference != -1 &&
+        (s->reference < 0 || take == TERN_PYTORCH_TENSORS || s->ndim || s->offset))
         return false;
     const struct tern_pytorch_tensor t = tensor_of(s);
     return tern_pytorch_extent(&t, (unsigned)tern_ckpt_type_bytes(t.type), &size) == 0 &&
            (s->reference >= 0 || (s->offset <= bytes && size <= bytes - s->offset));
 }
 
-static int take_table(const struct tern_buf *all, const char *path, bool parts,
+static int take_table(const struct tern_buf *all, const char *path, enum tern_pytorch_take take,
                       struct tern_pytorch_file *f, struct tern_err *err)
 {
     struct head h;
@@ -288,7 +290,7 @@ static int take_table(const struct tern_buf *all, const char *path, bool parts,
             goto unsound;
         memcpy(&s, all->data + at, sizeof s);
         at += sizeof s;
-        if (all->len - at < s.name || !is_sound(&s, all->data + at, parts, f->bytes))
+        if (all->len - at < s.name || !is_sound(&s, all->data + at, take, f->bytes))
             goto unsound;
         f->tensors[f->n] = tensor_of(&s);
         f->tensors[f->n].name = tern_strf("%.*s", (int)s.name, all->data + at);
@@ -302,8 +304,8 @@ unsound:
                         "%s: the process that read its pickle gave no sound answer", path);
 }
 
-static int read_file(int fd, const char *path, bool parts, struct tern_pytorch_file *f,
-                     struct tern_err *err)
+static int read_file(int fd, const char *path, enum tern_pytorch_take take,
+                     struct tern_pytorch_file *f, struct tern_err *err)
 {
     struct tern_buf all = {.max = ANSWER_MAX};
     struct stat st;
@@ -314,11 +316,11 @@ static int read_file(int fd, const char *path, bool parts, struct tern_pytorch_f
     if (!S_ISREG(st.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is not a regular file", path);
     f->bytes = (uint64_t)st.st_size;
-    int rc = ask(fd, (size_t)st.st_size, path, parts, &all, err);
+    int rc = ask(fd, (size_t)st.st_size, path, take, &all, err);
     if (rc == 0) {
         memcpy(&h, all.data, sizeof h);
         if (h.rc == 0)
-            rc = take_table(&all, path, parts, f, err);
+            rc = take_table(&all, path, take, f, err);
         else if (h.text > all.len - sizeof h || h.text > sizeof err->text)
             rc = tern_err_set(err, TERN_USAGE, "%s: cannot be read", path);
         else
@@ -331,8 +333,8 @@ static int read_file(int fd, const char *path, bool parts, struct tern_pytorch_f
     return rc;
 }
 
-static int open_file(const char *path, bool parts, struct tern_pytorch_file *ret_file,
-                     struct tern_err *err)
+static int open_file(const char *path, enum tern_pytorch_take take,
+                     struct tern_pytorch_file *ret_file, struct tern_err *err)
 {
     struct tern_pytorch_file f = {0};
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -344,7 +346,7 @@ static int open_file(const char *path, bool parts, struct tern_pytorch_file *ret
             err->code = TERN_USAGE;
         return -1;
     }
-    int rc = read_file(fd, path, parts, &f, err);
+    int rc = read_file(fd, path, take, &f, err);
     close(fd);
     if (rc < 0)
         tern_pytorch_free(&f);
@@ -355,11 +357,17 @@ static int open_file(const char *path, bool parts, struct tern_pytorch_file *ret
 
 int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err)
 {
-    return open_file(path, /* parts= */ false, ret_file, err);
+    return open_file(path, TERN_PYTORCH_TENSORS, ret_file, err);
 }
 
 int tern_pytorch_open_parts(const char *path, struct tern_pytorch_file *ret_file,
                             struct tern_err *err)
 {
-    return open_file(path, /* parts= */ true, ret_file, err);
+    return open_file(path, TERN_PYTORCH_PARTS, ret_file, err);
+}
+
+int tern_pytorch_open_numbers(const char *path, struct tern_pytorch_file *ret_file,
+                              struct tern_err *err)
+{
+    return open_file(path, TERN_PYTORCH_NUMBERS, ret_file, err);
 }

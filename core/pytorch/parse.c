@@ -201,7 +201,7 @@ static int visit(struct walk *w, const struct tern_pytorch_value *v, size_t oute
                             w->p->path, VISITS_MAX);
     if (v->kind == TERN_PYTORCH_TENSOR)
         return add_tensor(w, v->tensor, outer);
-    if (v->kind == TERN_PYTORCH_REFERENCE)
+    if (v->kind == TERN_PYTORCH_REFERENCE || v->kind == TERN_PYTORCH_INT)
         return add_reference(w, v, outer);
     if (depth == DEPTH_MAX)
         return tern_err_set(w->p->err, TERN_USAGE, "%s: its dicts lie in each other %d deep",
@@ -211,7 +211,9 @@ static int visit(struct walk *w, const struct tern_pytorch_value *v, size_t oute
     const size_t here = w->name.len;
     for (size_t i = 0; i + step <= v->items.n; i += step) {
         const struct tern_pytorch_value *in = v->items.v[i + step - 1];
-        if (!has_more(in)) {
+        const bool number =
+            w->p->take == TERN_PYTORCH_NUMBERS && in->kind == TERN_PYTORCH_INT && in->integer >= 0;
+        if (!has_more(in) && !number) {
             w->visits++;
             continue;
         }
@@ -229,7 +231,7 @@ static int list(struct tern_pytorch_pickle *p, const struct tern_pytorch_value *
 {
     struct walk w = {.p = p, .to = to};
 
-    if (root->kind == TERN_PYTORCH_TENSOR && p->parts)
+    if (root->kind == TERN_PYTORCH_TENSOR && p->take == TERN_PYTORCH_PARTS)
         tern_buf_puts(&w.name, "tensor");
     else if (root->kind == TERN_PYTORCH_TENSOR)
         return tern_err_set(p->err, TERN_USAGE,
@@ -237,7 +239,7 @@ static int list(struct tern_pytorch_pickle *p, const struct tern_pytorch_value *
     int rc = has_more(root) ? visit(&w, root, 0, 0) : 0;
 
     tern_buf_free(&w.name);
-    if (rc == 0 && to->n == 0)
+    if (rc == 0 && to->n == 0 && p->take != TERN_PYTORCH_NUMBERS)
         rc = tern_err_set(p->err, TERN_USAGE, "%s: holds no tensor", p->path);
     return rc;
 }
@@ -472,11 +474,12 @@ static int refuse_kind(const uint8_t *data, size_t len, const char *path, struct
                             : "is empty");
 }
 
-static int parse(const void *data, size_t len, const char *path, bool parts,
-                 struct tern_pytorch_file *ret_file, struct tern_err *err)
+int tern_pytorch_parse_as(const void *data, size_t len, const char *path,
+                          enum tern_pytorch_take take, struct tern_pytorch_file *ret_file,
+                          struct tern_err *err)
 {
     struct tern_pytorch_pickle p = {
-        .path = path, .data = data, .len = len, .parts = parts, .err = err};
+        .path = path, .data = data, .len = len, .take = take, .err = err};
     struct tern_pytorch_file f = {.bytes = len};
     struct tern_pytorch_zip z = {0};
     int rc = -1;
@@ -500,13 +503,13 @@ static int parse(const void *data, size_t len, const char *path, bool parts,
 int tern_pytorch_parse(const void *data, size_t len, const char *path,
                        struct tern_pytorch_file *ret_file, struct tern_err *err)
 {
-    return parse(data, len, path, /* parts= */ false, ret_file, err);
+    return tern_pytorch_parse_as(data, len, path, TERN_PYTORCH_TENSORS, ret_file, err);
 }
 
 int tern_pytorch_parse_parts(const void *data, size_t len, const char *path,
                              struct tern_pytorch_file *ret_file, struct tern_err *err)
 {
-    return parse(data, len, path, /* parts= */ true, ret_file, err);
+    return tern_pytorch_parse_as(data, len, path, TERN_PYTORCH_PARTS, ret_file, err);
 }
 
 void tern_pytorch_free(struct tern_pytorch_file *f)

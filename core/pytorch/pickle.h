@@ -94,12 +94,23 @@ struct tern_pytorch_value {
 
 struct tern_pytorch_block; /* of memory */
 
+/* What is listed of a file. */
+enum tern_pytorch_take {
+    TERN_PYTORCH_TENSORS,
+    TERN_PYTORCH_PARTS,   /* also references, and one tensor alone */
+    TERN_PYTORCH_NUMBERS, /* also whole numbers; see tern_pytorch_open_numbers */
+};
+
+int tern_pytorch_parse_as(const void *data, size_t len, const char *path,
+                          enum tern_pytorch_take take, struct tern_pytorch_file *ret_file,
+                          struct tern_err *err);
+
 /* One file's pickles.  Memory of values is freed at once, by tern_pytorch_pickle_free. */
 struct tern_pytorch_pickle {
     const char *path; /* for messages */
     const uint8_t *data;
     size_t len, at; /* the next byte to be read */
-    bool parts;     /* references are allowed, and one tensor alone */
+    enum tern_pytorch_take take;
     struct tern_err *err;
 
     struct tern_pytorch_block *blocks;

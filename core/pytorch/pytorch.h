@@ -62,6 +62,11 @@ void tern_pytorch_stop_at(const volatile sig_atomic_t *stop);
 int tern_pytorch_open_parts(const char *path, struct tern_pytorch_file *ret_file,
                             struct tern_err *err);
 
+/* The same of a file that need not hold tensors: whole numbers from 0 on in its dicts, under names
+ * as tensors have them, are listed, too.  A number stands in `reference`. */
+int tern_pytorch_open_numbers(const char *path, struct tern_pytorch_file *ret_file,
+                              struct tern_err *err);
+
 /* The same from a file's bytes at hand, in this process.  `path` stands in messages. */
 int tern_pytorch_parse(const void *data, size_t len, const char *path,
                        struct tern_pytorch_file *ret_file, struct tern_err *err);

@@ -173,9 +173,59 @@ static int take(struct reader *r, int pipeline, const char *name, struct tern_er
 
 /* ------------------------------------------------------------------ pipeline ranks */
 
+/* Of "sharded_metadata.NAME.partition_dim": NAME, malloc'ed; else NULL. */
+static char *cut_name(const struct tern_pytorch_tensor *t)
+{
+    static const char before[] = "sharded_metadata.", behind[] = ".partition_dim";
+    size_t len = strlen(t->name), least = strlen(before) + strlen(behind);
+
+    return t->reference >= 0 && len > least && tern_str_starts(t->name, before) &&
+                   tern_str_ends(t->name, behind)
+               ? tern_strf("%.*s", (int)(len - least), t->name + strlen(before))
+               : NULL;
+}
+
+/* Older releases wrote Python's pickle: the axes of what is cut are its numbers, and all else is
+ * whole on each rank. */
+static json_t *load_old_meta(const struct reader *r, const struct tern_convert_nxd_rank *k,
+                             const char *path, struct tern_err *err)
+{
+    json_t *cut = json_object(), *heads = json_object();
+    struct tern_pytorch_file f = {0};
+    int rc = tern_pytorch_open_numbers(path, &f, err);
+
+    for (size_t i = 0; i < f.n; i++) {
+        char *name = cut_name(&f.tensors[i]);
+        if (name)
+            json_object_set_new(cut, name,
+                                json_pack("{s:s, s:I}", "kind", "sharded", "partition_dim",
+                                          (json_int_t)f.tensors[i].reference));
+        if (strcmp(f.tensors[i].name, "gqa_qkv_metadata.num_attention_heads") == 0)
+            json_object_set_new(heads, "num_attention_heads",
+                                json_integer((json_int_t)f.tensors[i].reference));
+        free(name);
+    }
+    if (rc == 0 && r->ranks.tensor > 1 && json_object_size(cut) == 0)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: does not tell how tensors are cut for %d ranks, as Optimum Neuron's "
+                          "releases before 0.2 do in such a file",
+                          path, r->ranks.tensor);
+    for (size_t i = 0; rc == 0 && i < k->file.n; i++)
+        if (!json_object_get(cut, k->file.tensors[i].name + k->skip))
+            json_object_set_new(cut, k->file.tensors[i].name + k->skip,
+                                json_pack("{s:s}", "kind", "tied"));
+    tern_pytorch_free(&f);
+    json_t *meta = json_pack("{s:o, s:o}", "sharded_metadata", cut, "gqa_qkv_metadata", heads);
+    if (rc == 0)
+        return meta;
+    json_decref(meta);
+    return NULL;
+}
+
 static json_t *load_meta(const struct reader *r, int pipeline, char **ret_path,
                          struct tern_err *err)
 {
+    const struct tern_convert_nxd_rank *k = &r->ranks.ranks[pipeline * r->ranks.tensor];
     char *path = tern_strf("%s/mp_metadata_pp_rank_%d.json", r->ranks.dir, pipeline);
     char *old = tern_strf("%s/mp_metadata_pp_rank_%d.pt", r->ranks.dir, pipeline);
     json_t *j = NULL;
@@ -183,11 +233,7 @@ static json_t *load_meta(const struct reader *r, int pipeline, char **ret_path,
     if (tern_fs_exists(path))
         j = tern_json_load(path, META_MAX, err);
     else if (tern_fs_exists(old))
-        tern_err_set(err, TERN_USAGE,
-                     "%s: is Python's; tern reads it as JSON. Write it so: python3 -c \"import "
-                     "json, sys, torch; json.dump(torch.load(sys.argv[1]), open(sys.argv[2], 'w'), "
-                     "default=list)\" %s %s",
-                     old, old, path);
+        j = load_old_meta(r, k, old, err);
     else
         tern_err_set(err, TERN_USAGE,
                      "%s: is missing; it tells how the parts of pipeline rank %d become adapters",

@@ -12,7 +12,7 @@
  * v (qkv_proj), or for gate and up (gate_up_proj), and their B one below the other; key heads of B
  * have copies, and q's heads and o_proj's columns stand in the order of core/convert/nxd.h, trn1's.
  *
- * Releases before 0.2 (SDK 2.20 to 2.21) kept each module for itself:
+ * Releases before 0.2 (SDK 2.20 to 2.21) kept each module for itself, and wrote a pickle, .pt:
  *
  *     {"sharded_metadata": {"...o_proj.lora_A.weight": {"kind": "sharded", "partition_dim": 1},
  * ...}, "gqa_qkv_metadata": {"num_attention_heads": null, ...}}

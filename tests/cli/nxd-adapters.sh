@@ -27,9 +27,11 @@ optimum.make('a6', 8, 2, 4, 4, 1, 2, 'split', modules='o down')
 optimum.make('a7', 8, 2, 4, 2, 2, 1, 'separate')
 optimum.make('a8', 4, 4, 3, 4, 1, 1, 'coalesced', xser=True, fused_config=True)
 optimum.make('a9', 4, 4, 3, 2, 3, 1, 'separate', modules='qkv gate_up')
-optimum.make('a10', 8, 2, 4, 2, 1, 1, 'separate', old=True)
+optimum.make('a10', 8, 2, 4, 2, 1, 1, 'separate', old='json')
+optimum.make('a11', 8, 2, 4, 2, 1, 1, 'separate', old=True)
+optimum.make('a12', 8, 2, 4, 1, 1, 1, 'separate', old=True, xser=True)
 " || exit 1
-for i in 1 2 3 4 5 6 7 8 9 10; do
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
     base=gqa; case $i in 8 | 9) base=mha ;; esac
     run tern ckpt export a$i -o out$i --from nxd; status 0; err_has "of adapters"
     same out$i a$i-peft; ok $? "folder $i: the ranks' adapters are PEFT's"
@@ -84,7 +86,13 @@ refused 2 "Give the folder of one" merge two --base gqa
 fresh a2; mv bad/adapter_default bad/mine; refused 2 "is of several adapters, 'default' among them" export bad --from nxd
 fresh a2; rm bad/$S/done; refused 2 "has not finished this checkpoint" export bad --from nxd
 fresh a2; rm bad/$M; refused 2 "mp_metadata_pp_rank_0.json: is missing" export bad --from nxd
-fresh a2; mv bad/$M bad/${M%json}pt; refused 2 "mp_metadata_pp_rank_0.pt: is Python's" export bad --from nxd
+P=adapter_shards/mp_metadata_pp_rank_0.pt
+fresh a11; mv bad/$P bad/old.pt; size=$(stat -c %s bad/old.pt)
+for at in 0 1 30 1000 $((size / 2)) $((size - 1)); do head -c $at bad/old.pt >bad/$P; refused 2 "bad/$P" export bad --from nxd; done
+pt() { python "m = nxd.load('a11/$P'); $1; nxd.save('bad/$P', m)"; }
+pt "m = {'sharded_metadata': {}}"; refused 2 "$P: does not tell how tensors are cut for 2 ranks" export bad --from nxd
+pt "m['gqa_qkv_metadata']['num_attention_heads'] = 8"; refused 2 "has copies of key heads, which that release" export bad --from nxd
+pt "m['sharded_metadata']['base_model.model.model.layers.0.self_attn.o_proj.lora_A.weight']['partition_dim'] = 2"; refused 2 "has no 'partition_dim' that tern understands" export bad --from nxd
 fresh a2; rm bad/adapter_default/adapter_config.json; refused 2 "adapter_config.json" export bad --from nxd
 fresh a1; edit bad/$M "m['model_weight_transformation_specs'][0]['specs'][0][0] = 'MoESpec'"; refused 2 "has a transformation that tern does not know: MoESpec" export bad --from nxd
 fresh a1; edit bad/$M "m['model_weight_transformation_specs'][1]['specs'][0][1]['fuse_axis'] = 1"; refused 2 "has columns fused (fuse_axis 1)" export bad --from nxd

@@ -1,8 +1,8 @@
 """Adapters (LoRA) as Optimum Neuron saves them from its ranks, and the same as PEFT has them.
 
 make(DIR, heads, kv_heads, layers, tp, pp, copies, form, adapter="default", xser=False, rank=2, seed=1,
-     modules="qkv o gate_up down", old=False): DIR/adapter_ADAPTER (old: DIR, as releases before 0.2), and the
-     adapters of the whole model in DIR-peft.  form: fused, split (grouped queries), coalesced, separate
+     modules="qkv o gate_up down", old=False): DIR/adapter_ADAPTER (old: DIR, as releases before 0.2, whose
+     metadata is a pickle, or "json"), and the adapters of the whole model in DIR-peft.  form: fused, split (grouped queries), coalesced, separate
 """
 import json, os, random, struct
 
@@ -175,7 +175,10 @@ def make(path, heads, kv_heads, layers, tp, pp, copies, form, adapter="default",
     stages = [[i for i in range(layers) if i * pp // layers == p] for p in range(pp)]
     for p, own in enumerate(stages):
         meta = f.old_metadata(own) if old else f.metadata(own, [adapter, "another"])
-        json.dump(meta, open(f"{at}/mp_metadata_pp_rank_{p}.json", "w"), indent=4)
+        if old and old != "json":
+            nxd.save(f"{at}/mp_metadata_pp_rank_{p}.pt", meta)
+        else:
+            json.dump(meta, open(f"{at}/mp_metadata_pp_rank_{p}.json", "w"), indent=4)
         for t in range(tp):
             # A pipeline rank's model has all names; parameters that are not its own are not trained.
             state = {f"{name}.{end}": m.tensor() if i in own else Matrix([[b"\x55\x55\x55\x55"] * len(m.rows[0])] * len(m.rows)).tensor()

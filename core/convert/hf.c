@@ -441,13 +441,25 @@ static int open_nxd_adapters(struct tern_convert_export *x, const char *dir, str
     return x->peft ? open_peft(x, dir, err) : -1;
 }
 
+/* Arrays of PEFT's own come before those of ranks beside them. */
+static bool has_peft_arrays(const char *dir)
+{
+    char *st = tern_fs_join(dir, "adapter_model.safetensors");
+    char *bin = tern_fs_join(dir, "adapter_model.bin");
+    bool has = tern_convert_peft_is(dir) && (tern_fs_exists(st) || tern_fs_exists(bin));
+
+    free(bin);
+    free(st);
+    return has;
+}
+
 static int open_source(struct tern_convert_export *x, const char *path, struct tern_err *err)
 {
     const struct tern_convert_hf *o = x->options;
     bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
     char *dir = NULL;
-    int adapters =
-        !ours && (o->from_nxd || o->merge) ? tern_convert_nxd_adapters_find(path, &dir, err) : 0;
+    bool look = o->from_nxd || (o->merge && !ours && !has_peft_arrays(path));
+    int adapters = look ? tern_convert_nxd_adapters_find(path, &dir, err) : 0;
     int rc = adapters < 0 ? -1 : 0;
 
     if (adapters > 0)

@@ -116,14 +116,16 @@ static int shape_of(const struct reader *r, const struct tern_convert_nxd_rule *
         good = t->shape[d] > 0 && t->shape[d] <= INT32_MAX;
         whole.shape[d] = (int64_t)t->shape[d];
     }
-    if (!good || (rule->all && whole.shape[rule->axis] != rule->all))
-        return tern_err_set(
-            err, TERN_USAGE,
-            "%s: '%s' is %s on each of %d tensor ranks, and the transformations of Optimum "
-            "Neuron imply %lld %s",
-            r->ranks.dir, rule->from,
-            tern_convert_nxd_shape(shape, sizeof shape, t->ndim, t->shape), r->ranks.tensor,
-            (long long)rule->all, rule->axis == 1 ? "columns" : "rows");
+    tern_convert_nxd_shape(shape, sizeof shape, t->ndim, t->shape);
+    if (!good)
+        return tern_err_set(err, TERN_USAGE, "%s: '%s' is %s, which is no adapter's", r->ranks.dir,
+                            rule->from, shape);
+    if (rule->all && whole.shape[rule->axis] != rule->all)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: '%s' is %s on each of %d tensor ranks, and the transformations of "
+                            "Optimum Neuron imply %lld %s",
+                            r->ranks.dir, rule->from, shape, r->ranks.tensor, (long long)rule->all,
+                            rule->axis == 1 ? "columns" : "rows");
     if (rule->kind == TERN_MODEL_GATE || rule->kind == TERN_MODEL_DOWN)
         whole.shape[rule->axis] =
             (rule->count ? rule->count : whole.shape[rule->axis]) * r->ranks.tensor;

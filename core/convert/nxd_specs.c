@@ -134,6 +134,8 @@ static int read_fused(struct input *in, const char *module, const json_t *spec)
 /* ------------------------------------------------------------------ GQAQKVColumnParallelLinearSpec
  */
 
+enum { HEADS_MAX = 1 << 16 }; /* bounds what is kept for each */
+
 struct gqa {
     const char *fused, *names[3], *output;
     int64_t heads, keys, copies, q_rows, k_rows; /* rows of a rank */
@@ -146,9 +148,9 @@ static int plan_heads(struct input *in, const char *module, const struct gqa *g)
     struct tern_convert_nxd_plan *p = &in->to->plan;
     int64_t ranks = p->tensor, rows = g->q_rows * ranks / g->heads;
 
-    if (g->heads % ranks != 0 || g->keys * g->copies % ranks != 0 || ranks % g->copies != 0 ||
-        g->heads % (g->keys * g->copies) != 0 || rows < 1 || rows * g->heads != g->q_rows * ranks ||
-        g->k_rows * ranks != g->keys * g->copies * rows)
+    if (g->heads > HEADS_MAX || g->heads % ranks != 0 || g->keys * g->copies % ranks != 0 ||
+        ranks % g->copies != 0 || g->heads % (g->keys * g->copies) != 0 || rows < 1 ||
+        rows * g->heads != g->q_rows * ranks || g->k_rows * ranks != g->keys * g->copies * rows)
         return tern_err_set(in->err, TERN_USAGE,
                             "%s: %.200s has %d query and %d key heads in %d copies, %d and %d rows "
                             "of them on each of %d ranks, which does not fit together",

@@ -40,6 +40,8 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
     "$T" same wanted$i merged$i; ok $? "folder $i: merged from the ranks, as from PEFT's folder"
 done
 run tern ckpt merge out2 --base gqa -o merged-out; status 0; "$T" same wanted2 merged-out; ok $? "the exported folder is merged"
+cp -r a2/adapter_default both; cp a5-peft/* both; run tern ckpt merge both --base gqa -o of-both; status 0
+"$T" same wanted5 of-both; ok $? "arrays of PEFT come before those of ranks beside them"
 cp -r gqa base; run tern ckpt merge a2 -o named; status 0 "the base is the one that the config names"
 "$T" same wanted2 named; ok $? "merged into the base that the config names"
 for at in a2/adapter_default a2/adapter_default/adapter_shards; do
@@ -100,6 +102,7 @@ fresh a2; edit bad/$M "m['model_weight_transformation_specs'][1]['specs'][0][1][
 fresh a1; edit bad/$M "m['model_weight_transformation_specs'][1]['specs'][0][1]['original_dims'] = [40, 48]"
 refused 2 "gate_up_proj.lora_B.weight' is [96, 2] on each of 1 tensor ranks, and the transformations of Optimum Neuron imply 88 rows" export bad --from nxd
 fresh a2; edit bad/$M "m['model_weight_transformation_specs'][0]['specs'][0][1]['kv_size_multiplier'] = 4"; refused 2 "which does not fit together" export bad --from nxd
+fresh a1; edit bad/$M "m['model_weight_transformation_specs'][0]['specs'][0][1].update(num_attention_heads=2 ** 20, num_key_value_heads=2 ** 20, q_output_size_per_partition=2 ** 22, kv_output_size_per_partition=2 ** 22)"; refused 2 "which does not fit together" export bad --from nxd
 fresh a2; edit bad/$M "m['model_weight_transformation_specs'][2]['specs'][0][1].update(num_attention_heads=16, kv_output_size_per_partition=2)"; refused 2 "has other heads than modules before" export bad --from nxd
 fresh a2; edit bad/$M "del m['model_weight_transformation_specs'][0]['specs'][0][1]['fuse_qkv']"; refused 2 "has no 'fuse_qkv' that tern understands" export bad --from nxd
 fresh a2; edit bad/$M "del m['model_weight_transformation_specs'][1]"; refused 2 "no transformation takes the parameter '" export bad --from nxd

@@ -52,7 +52,7 @@ def make(path, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed
 
 
 def write(path, tensors):
-    head, at = {}, 0
+    head, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, shape, values) in tensors.items():
         head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(values)]}
         at += len(values)

@@ -83,14 +83,34 @@ static void measure_by_clock(struct tern_run_pace *p, struct tern_ledger *l,
     tern_ledger_rows_free(&names);
 }
 
-/* Only of the attempt that measured the steps: it had this number of ranks. */
+/* A trainer says how long its newest saves took; 0: it does not. */
+static double seconds_of_saves(const struct tern_run_pace *p, struct tern_ledger *l)
+{
+    struct tern_ledger_series s = {0};
+    double longest = 0;
+    size_t left = SAVES;
+
+    if (tern_ledger_series(l, "checkpoint_write_seconds", true, &s, NULL) == 0)
+        for (size_t i = s.n; i-- > 0 && left;)
+            if (s.attempt[i] == p->attempt) {
+                longest = s.value[i] > longest ? s.value[i] : longest;
+                left--;
+            }
+    tern_ledger_series_free(&s);
+    return longest;
+}
+
+/* Only of the attempt that measured the steps: it had this number of ranks.  Where no save says
+ * how long it took, it is the time from its step to its publication: a save that goes on beside
+ * steps is published later than it was written. */
 static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
                           const struct tern_ledger_series *s)
 {
     struct tern_ledger_rows rows = {0};
     size_t left = SAVES;
 
-    if (tern_ledger_checkpoints_made(l, &rows, NULL) < 0)
+    p->save_seconds = seconds_of_saves(p, l);
+    if (p->save_seconds > 0 || tern_ledger_checkpoints_made(l, &rows, NULL) < 0)
         return;
     for (size_t k = rows.n; k-- > 0 && left;) {
         const struct tern_ledger_checkpoint *c = &rows.checkpoints[k];

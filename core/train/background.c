@@ -14,6 +14,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+enum { FAILURES_MAX = 3 }; /* in a row: storage that takes no checkpoint makes training worthless */
+
 int tern_train_staging_open(struct train *t)
 {
     struct tern_err err;
@@ -54,14 +56,18 @@ static void tell(struct train *t, const char *then, const struct tern_err *why)
     tern_train_record_event(t, "save_failed", "warn", text);
 }
 
-/* Fail only where another save would fail, too, or where ranks have lost each other. */
+/* Fail where another save would fail, too, where several have, or where ranks have lost each other.
+ * All ranks count alike. */
 static int go_on_without(struct train *t, const struct tern_err *why, struct tern_err *err)
 {
-    if (t->checkpoint.met && why->code == TERN_TEMPFAIL) {
+    t->checkpoint.failed++;
+    if (t->checkpoint.met && why->code == TERN_TEMPFAIL && t->checkpoint.failed < FAILURES_MAX) {
         tell(t, ", and training goes on", why);
         return 0;
     }
     *err = *why;
+    if (t->checkpoint.failed >= FAILURES_MAX)
+        tern_err_prefix(err, "%u checkpoints in a row were not saved", t->checkpoint.failed);
     return -1;
 }
 
@@ -123,10 +129,14 @@ int tern_train_save_settle(struct train *t, struct tern_err *err)
 
 void tern_train_save_last(struct train *t)
 {
+    const bool pending = t->checkpoint.saving;
     struct tern_err why = {0};
 
     if (finish(t, &why) < 0)
         tell(t, "", &why);
+    /* As in tern_train_save. */
+    if (pending && t->checkpoint.met)
+        tern_fabric_barrier(t->world, &why);
 }
 
 int tern_train_save_periodic(struct train *t, struct tern_err *err)
@@ -152,8 +162,13 @@ int tern_train_save(struct train *t, struct tern_err *err)
 
 void tern_train_save_close(struct train *t)
 {
+    const struct tern_err why = {.text = "the ranks ended before it was written"};
+    const bool pending = t->checkpoint.saving;
+
     tern_ckpt_save_free(t->checkpoint.saving);
     t->checkpoint.saving = NULL;
+    if (pending && t->rank == 0 && !tern_train_record_found(t))
+        tell(t, "", &why);
     tern_ckpt_staging_free(t->checkpoint.staging);
     t->checkpoint.staging = NULL;
 }

@@ -5,6 +5,13 @@
 
 enum { TIMES = 10 };
 
+void tern_train_note_save(struct train *t, double seconds)
+{
+    double *longest = &t->patience.longest[TERN_FABRIC_SAVES];
+
+    *longest = seconds > *longest ? seconds : *longest;
+}
+
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing)
 {
     const int64_t now = tern_clock_boot_ns();

@@ -231,7 +231,17 @@ static void record_values(struct train *t, const struct tern_ckpt_saved *saved)
         tern_warn("%s", err.text);
 }
 
-static void record(struct train *t, const struct tern_ckpt_saved *saved)
+static int record(struct train *t, const struct tern_ledger_checkpoint *row)
+{
+    struct tern_err err;
+
+    if (tern_ledger_spool_checkpoint(t->spool, row, &err) == 0)
+        return 0;
+    tern_warn("%s", err.text);
+    return -1;
+}
+
+static void record_published(struct train *t, const struct tern_ckpt_saved *saved)
 {
     const struct tern_ledger_checkpoint row = {
         .step = (int64_t)t->checkpoint.saving_step,
@@ -243,9 +253,39 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
     };
     struct tern_err err;
 
-    if (tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0 ||
-        tern_ledger_spool_sync(t->spool, &err) < 0)
+    if (record(t, &row) == 0 && tern_ledger_spool_sync(t->spool, &err) < 0)
         tern_warn("%s", err.text);
+}
+
+static struct tern_ledger_checkpoint row_of(const struct tern_ckpt_entry *e, const char *state)
+{
+    return (struct tern_ledger_checkpoint){
+        .step = (int64_t)e->step,
+        .path = e->path,
+        .bytes = (int64_t)e->bytes,
+        .shards = e->shards,
+        .manifest_sha256 = e->digest,
+        .state = state,
+    };
+}
+
+bool tern_train_record_found(struct train *t)
+{
+    struct tern_ckpt_entry *all = NULL;
+    size_t n = 0, i = 0;
+    struct tern_err err;
+
+    if (tern_ckpt_list(t->recipe->checkpoint.dir, &all, &n, &err) < 0)
+        return false;
+    while (i < n && (all[i].step != t->checkpoint.saving_step || all[i].state != TERN_CKPT_GOOD))
+        i++;
+    const bool found = i < n;
+    if (found) {
+        const struct tern_ledger_checkpoint row = row_of(&all[i], "published");
+        record(t, &row);
+    }
+    tern_ckpt_list_free(all, n);
+    return found;
 }
 
 /* Rank 0: make room, and record what is deleted.  A failure costs disk, not the run. */
@@ -254,7 +294,7 @@ static void prune(struct train *t)
     const struct tern_recipe *r = t->recipe;
     const struct tern_ckpt_prune_how how = {.keep = (unsigned)r->checkpoint.keep,
                                             .keep_every = (uint64_t)r->checkpoint.keep_every,
-                                            .best = t->progress.stop_rule.best_step,
+                                            .best = t->checkpoint.saving_best,
                                             .lease = t->checkpoint.lease};
     struct tern_ckpt_entry *had = NULL;
     size_t n = 0;
@@ -264,17 +304,9 @@ static void prune(struct train *t)
         tern_ckpt_prune(r->checkpoint.dir, &how, /* removed= */ NULL, &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
     for (size_t i = 0; i < n; i++) {
-        const struct tern_ledger_checkpoint row = {
-            .step = (int64_t)had[i].step,
-            .path = had[i].path,
-            .bytes = (int64_t)had[i].bytes,
-            .shards = had[i].shards,
-            .manifest_sha256 = had[i].digest,
-            .state = "deleted",
-        };
-        if (had[i].state == TERN_CKPT_GOOD && !tern_fs_exists(had[i].path) &&
-            tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0)
-            tern_warn("%s", err.text);
+        const struct tern_ledger_checkpoint row = row_of(&had[i], "deleted");
+        if (had[i].state == TERN_CKPT_GOOD && !tern_fs_exists(had[i].path))
+            record(t, &row);
     }
     tern_ckpt_list_free(had, n);
 }
@@ -306,6 +338,7 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
         .lease = t->checkpoint.lease,
     };
     t->checkpoint.saving_step = t->progress.step;
+    t->checkpoint.saving_best = t->progress.stop_rule.best_step;
     rc = tern_ckpt_save_begin(&options, staging, &t->checkpoint.saving, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
@@ -323,12 +356,14 @@ void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved
 {
     const int64_t from = tern_clock_boot_ns();
 
+    t->checkpoint.failed = 0;
+    tern_train_note_save(t, saved->write_seconds);
     free(t->checkpoint.files_dir);
     t->checkpoint.files_dir = tern_strdup(saved->path); /* the newest is never pruned */
     snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved->digest);
     if (t->rank != 0)
         return;
-    record(t, saved);
+    record_published(t, saved);
     prune(t);
     t->checkpoint.stall_ns += tern_clock_boot_ns() - from;
     record_values(t, saved);

@@ -95,9 +95,11 @@ struct train_checkpoint {
     struct tern_ckpt_staging *staging; /* NULL: training waits for its checkpoints */
     struct tern_ckpt_saving *saving;   /* under way, or NULL: */
     uint64_t saving_step;              /* its step, */
+    int64_t saving_best;               /* the best step then, -1: none, */
     int64_t stall_ns;                  /* how long this rank waited for it, */
     bool all_ready;                    /* all ranks have done their part of its stage, */
     bool met;                          /* and met in its last exchange */
+    unsigned failed;                   /* saves in a row, up to the newest */
 };
 
 /* What a checkpoint remembers of the run. */
@@ -153,6 +155,8 @@ struct train {
 /* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
  * taken so far in this attempt, and ten minutes at least where that depends on storage. */
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing);
+/* A save took `seconds` in the background: as long as a rank may take that waits for one. */
+void tern_train_note_save(struct train *t, double seconds);
 
 /* ---- ahead.c ---- */
 
@@ -339,6 +343,9 @@ size_t tern_train_most_arrays(const struct train *t);
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err);
 /* Record the published checkpoint of step t->checkpoint.saving_step, prune older ones. */
 void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved);
+/* Rank 0: the save of step t->checkpoint.saving_step has ended by itself.  Record its checkpoint,
+ * if it was published. */
+bool tern_train_record_found(struct train *t);
 /* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
 

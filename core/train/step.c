@@ -127,7 +127,8 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
     if (tern_train_agree_step(t, rc, total, &requested, err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_AGREE, &clock);
-    if (total[TRAIN_TARGETS] == 0)
+    t->together = total[TRAIN_TARGETS] == 0;
+    if (t->together)
         return tern_err_set(err, TERN_USAGE,
                             "step %" PRIu64 ": no target in the whole batch: its data is masked "
                             "throughout.",

@@ -48,6 +48,7 @@ static int evaluate(struct train *t, struct tern_err *err)
             return -1;
         if (rc > 0)
             return 1;
+        t->together = e.tokens == 0;
         if (e.tokens == 0)
             return tern_recipe_fail(r, "data.held_out", err,
                                     "%s: every target is masked, so that there is no loss.",
@@ -267,10 +268,10 @@ int tern_train_run(const struct tern_train_options *options, struct tern_train_r
         log_beginning(&t);
         rc = loop(&t, &stop, err);
     }
-    if (rc < 0 && (t.together || t.size == 1))
-        tern_train_save_last(&t);
     if (rc < 0)
         tern_train_record_failure(&t, err);
+    if (rc < 0 && (t.together || t.size == 1))
+        tern_train_save_last(&t);
     if (rc == 0)
         *ret_result = (struct tern_train_result){
             .step = t.progress.step, .loss = t.progress.loss, .stop = stop};

@@ -160,4 +160,30 @@ for async in true false; do
     is "$(ls checkpoints | grep '^step-' | tail -1)" step-00000006 "async $async: what was published before stays, and nothing else"
     rm -rf checkpoints
 done
+# Storage that takes no checkpoint at all ends the run, before it has computed much in vain.
+for async in true false; do
+    TEST_FULL=.tmp-1/shard-00001 begin seven-$async --set steps=1000 --set checkpoint.every=2 --set checkpoint.async=$async --set launch.restarts=0
+    ended; status 75 "async $async: no checkpoint can be written"
+    grep -q '3 checkpoints in a row were not saved: rank 1: .*No space left on device' err; ok $? "async $async: the third ends the run" || cat err
+    is "$(sql seven-$async "select count(*) from event where kind = 'save_failed'")" 2 "async $async: the two before it are in the ledger"
+    rm -rf checkpoints
+done
+
+# A batch without a target, which all ranks see, while a checkpoint is written: that is published.
+awk 'BEGIN {srand(3); for (i = 0; i < 60; i++) {p = c = ""; for (k = 0; k < 16; k++) p = p "the cat sees "; for (k = 0; k < 20 + rand() * 20; k++) c = c "a dog runs "
+    printf "{\"prompt\": \"%s\", \"completion\": \"%s\"}\n", p, c}}' >masked.jsonl
+tern data build -t model --template completion -o data/masked.tds masked.jsonl >out 2>&1 || cat out
+masked=(--set "data={train: [{path: data/masked.tds}], seed: 5}" --set 'batch={global: 2, micro: 1, seq_len: 32}' --set steps=500 --set launch.restarts=0)
+tern run run.yaml --ranks 2 --set ledger.dir=find "${masked[@]}" --set checkpoint.every=0 >out 2>err
+at=$(sed -n 's/.*step \([0-9]*\): no target in the whole batch.*/\1/p' err | head -n 1)
+if [ "${at:-0}" -gt 2 ]; then
+    rm -rf checkpoints
+    : >held
+    TEST_HELD=step-$(printf %08d $((at - 1))).tmp begin eight "${masked[@]}" --set checkpoint.every=$((at - 1)) --set checkpoint.keep=9
+    until_true [ -d "checkpoints/step-$(printf %08d $((at - 1))).tmp-1" ]; sleep 0.5; rm held; ended
+    status 2 "a batch without a target, at step $at"
+    is "$(published eight)" "$((at - 1)) " "the checkpoint that was written then is published"
+else
+    ok 1 "a batch without a target (step '$at')" && tail -n 3 err
+fi
 tap_done

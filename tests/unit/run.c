@@ -245,6 +245,44 @@ static void histories(void)
     tern_fs_remove_tree("ledger", NULL);
 }
 
+/* A run of two steps and a checkpoint; `write`: what its trainer says that the save took, 0: it
+ * does not say.  Seconds of a save. */
+static double paced(const char *ledger, double write)
+{
+    const struct tern_ledger_value step = {"step_seconds", 600},
+                                   took = {"checkpoint_write_seconds", write};
+    struct tern_recipe *r = recipe(trainer_text);
+    struct tern_run_pace p = {0};
+    char id[TERN_ULID_SIZE];
+
+    tern_ledger_ulid_new(id);
+    struct tern_ledger_spool *s = tern_ledger_spool_open(ledger, id, 1, "rank0", NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "paced"}, NULL);
+    tern_ledger_spool_attempt_begin(s, &(struct tern_ledger_attempt){.kind = "train", .world = 2},
+                                    NULL);
+    tern_ledger_spool_step(s, 1, &step, 1, NULL);
+    usleep(20000);
+    tern_ledger_spool_checkpoint(
+        s, &(struct tern_ledger_checkpoint){.step = 1, .path = "c", .state = "published"}, NULL);
+    if (write > 0)
+        tern_ledger_spool_step(s, 1, &took, 1, NULL);
+    tern_ledger_spool_close(s, NULL);
+    free(r->ledger.dir);
+    r->ledger.dir = tern_strdup(ledger);
+    ok(tern_run_pace_read(&p, r, id, 2, NULL) == 0 && p.step_seconds == 600,
+       "a run's steps are measured");
+    tern_recipe_free(r);
+    tern_fs_remove_tree(ledger, NULL);
+    return p.save_seconds;
+}
+
+static void paces(void)
+{
+    ok(paced("ledger", 7) == 7, "a save takes as long as its trainer says, though the checkpoint "
+                                "was published two steps later");
+    ok(paced("ledger", 0) >= 0.02, "else as long as it was until it was published");
+}
+
 static void warnings(void)
 {
     struct tern_run_pace p = {0};
@@ -336,6 +374,7 @@ int main(void)
     node_index();
     histories();
     compilers();
+    paces();
     warnings();
     stop_requests();
     rmdir(folder);

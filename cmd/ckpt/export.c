@@ -272,7 +272,8 @@ static const struct tern_opt export_opts[] = {
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is, f32, bf16, f16"},
     {"max-shard-size", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
-     .help = "begin a new file before one grows beyond this"},
+     .help = "begin a new file before one grows beyond this, as 5GB or 512MiB; a larger tensor has "
+             "a file of its own"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
     {"base", 0, TERN_OPT_TEXT, "NAME", .to.text = &ex.base,
@@ -352,7 +353,8 @@ static const struct tern_opt merge_opts[] = {
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
     {"max-shard-size", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
-     .help = "begin a new file before one grows beyond this"},
+     .help = "begin a new file before one grows beyond this, as 5GB or 512MiB; a larger tensor has "
+             "a file of its own"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
     {0},

@@ -37,7 +37,7 @@ text = json.dumps(head).encode()
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + b[8 + n:])
 P
 run tern ckpt export f8 -o no; status 2 "a weight of a type that tern does not read is refused"; one_line
-err_has "tensor 'lm_head.weight' is of type F8_E4M3"; [ ! -e no ]; ok $? "and nothing is written"
+err_has "tensor 'lm_head.weight' is of type F8_E4M3"; [ ! -e no ]; ok $? "an export that is refused for a type leaves nothing"
 
 # Steps 1 and 2 of the same weights, 3 of others; all cut alike, in two shards.
 python3 - others/model.safetensors <<'P'
@@ -149,7 +149,7 @@ rm -rf run; cp -r good run; mkdir run/step-00000004.tmp-1 run/.trash-step-000000
 cp good/$s/* run/step-00000004.tmp-1/
 run tern ckpt ls run; status 0
 run tern ckpt export run/latest -o newest; status 0; "$T" same others newest; ok $? "a stale temporary folder is no checkpoint: the newest is step 3"
-run tern ckpt verify --full run/step-00000004.tmp-1; [ "$rc" != 0 ]; ok $? "even with every file in it it does not verify"
-"$T" save run 4 2 hf; ok $? "its step can be saved"
+run tern ckpt verify --full run/step-00000004.tmp-1; [ "$rc" != 0 ]; ok $? "a stale temporary folder with every file of a checkpoint does not verify"
+"$T" save run 4 2 hf; ok $? "the step of a stale temporary folder can be saved"
 run tern ckpt verify --full run/step-00000004; status 0
 tap_done

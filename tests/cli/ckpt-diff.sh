@@ -90,7 +90,7 @@ P
 }
 raw f8 F8_E4M3 64 64; raw f8b F8_E5M2 64 64
 run tern ckpt show f8; status 0; out_has 'F8_E4M3' "a type that tern does not read is named"
-run tern ckpt diff --full f8 f8; status 0 "its bytes are compared"
+run tern ckpt diff --full f8 f8; status 0 "bytes of a type that tern does not read are compared"
 run tern ckpt diff --full f8 f8b; status 1; out_has 'F8_E4M3 64 -> F8_E5M2 64' "two such types with the same bytes differ"
 
 # ---- Ctrl-C

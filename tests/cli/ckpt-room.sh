@@ -48,7 +48,7 @@ run tern ckpt prune --keep 2 live; [ "$rc" != 0 ]; ok $? "the folder of a run th
 kill -9 $pid; wait $pid 2>/dev/null
 mkdir live/step-99999999.tmp-1
 run tern ckpt prune -n --keep 2 live; status 0; out_has 'live/step-99999999.tmp-1' "a dry run lists what the dead attempt was writing"
-[ -e live/step-99999999.tmp-1 ]; ok $? "and leaves it"
+[ -e live/step-99999999.tmp-1 ]; ok $? "a dry run leaves what the dead attempt was writing"
 run tern ckpt prune --keep 2 live; status 0 "the folder of a run that died is pruned"
 [ ! -e live/step-99999999.tmp-1 ]; ok $? "what the dead attempt was writing goes"
 

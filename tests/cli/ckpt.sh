@@ -60,8 +60,8 @@ run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line; err_h
 run tern ckpt export run/latest -o out3 --max-shard-size .0000001KB; status 2; one_line
 cp -r hf newer; sed -i 's/"torch_dtype"/"dtype"/' newer/config.json
 run tern ckpt export newer -o out3 --dtype bf16; status 0
-has out3/config.json '"dtype": "bfloat16"' "the name of transformers 5 for the type is kept up"
-has out3/config.json '"torch_dtype": "bfloat16"' "beside that of transformers 4"
+has out3/config.json '"dtype": "bfloat16"' "a config with the type by transformers 5's name has the exported one"
+has out3/config.json '"torch_dtype": "bfloat16"' "a config with the type by transformers 5's name has it by that of 4, too"
 rm -r out3
 run tern ckpt export run/latest -o out3 --tokenizer nowhere; status 2; one_line
 run tern ckpt export run/latest; status 2; one_line

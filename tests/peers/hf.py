@@ -58,7 +58,7 @@ def compare():
             text = "the dog sat on a mat"
             a, b = AutoTokenizer.from_pretrained(name), AutoTokenizer.from_pretrained(out)
             say(a(text).input_ids == b(text).input_ids and len(a(text).input_ids) > 5, f"{out}: the tokenizer came along")
-            say(a.chat_template == b.chat_template and a.chat_template, f"{out}: and its chat template")
+            say(a.chat_template == b.chat_template and a.chat_template, f"{out}: the chat template came along")
         index = "/model.safetensors.index.json"
         ours, theirs = open(name + "-as-is" + index).read(), open(name + "-theirs" + index).read()
         say(ours == theirs, f"{name}: the index of files of {LIMIT} is transformers', byte for byte")

@@ -178,11 +178,12 @@ static void test_elements(void)
         struct tern_err err = {0};
         const struct tern_ckpt_diff_how how = {
             .prefix_a = "", .prefix_b = "", .values = true, .each = keep_row, .ctx = &row};
-        ok(x && y && tern_ckpt_diff(x, y, &how, &err) == 0 && row.change == e->change &&
-               row.changed == e->changed && row.largest == e->largest &&
-               (row.distance == e->distance || near(row.distance, e->distance)) &&
-               (row.norm == e->norm || near(row.norm, e->norm)),
-           "%s: %d, %llu changed, at most %g, %g of %g %s", e->name, (int)row.change,
+        const bool right = x && y && tern_ckpt_diff(x, y, &how, &err) == 0 &&
+                           row.change == e->change && row.changed == e->changed &&
+                           row.largest == e->largest &&
+                           (row.distance == e->distance || near(row.distance, e->distance)) &&
+                           (row.norm == e->norm || near(row.norm, e->norm));
+        ok(right, "%s: %d, %llu changed, at most %g, %g of %g %s", e->name, (int)row.change,
            (unsigned long long)row.changed, row.largest, row.distance, row.norm, err.text);
         tern_ckpt_close(x);
         tern_ckpt_close(y);

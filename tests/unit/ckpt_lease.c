@@ -165,15 +165,16 @@ static void test_prune(void)
     for (uint64_t step = 1; step <= 8; step++)
         if (save(dir, step, a) < 0)
             abort();
-    ok(tern_ckpt_lease_last(dir, &last, &err) == 0 && last == 1, "its number is the folder's last");
+    ok(tern_ckpt_lease_last(dir, &last, &err) == 0 && last == 1,
+       "the folder's last lease is of attempt 1");
     how.lease = a;
     ok(tern_ckpt_prune(dir, &how, &removed, &err) < 0 && p.told == 1, "a stop ends a prune");
-    has(err.text, "interrupted", "and is the cause that it names");
+    has(err.text, "interrupted", "a prune that was stopped names the interruption");
     p.stop_at = p.stop = 0;
     p.told = p.young = 0;
     how.keep = 4;
     ok(tern_ckpt_prune(dir, &how, &removed, &err) == 0 && removed == 3 && p.told == 3,
-       "three go, after the one that went before the stop");
+       "a prune after a stopped one removes the three that are left");
     ok(p.young == 3, "a prune renews its lease before each (%u of 3)", p.young);
     p.lost = true;
     how.keep = 2;

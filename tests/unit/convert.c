@@ -26,7 +26,7 @@ static void test_rule(void)
         files[i] = (char)('0' + shard[i]);
     }
     is(order, "abdcefg", "tensors are written by files, each file's in the model's order");
-    is(files, "0012234", "and each knows its file");
+    is(files, "0012234", "a tensor that is moved to its file keeps that file's number");
     ok(tern_convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1,
        "without a limit an export is one file");
     ok(tern_convert_deal_shards(bytes, 0, 10, shard) == 1, "an export of nothing is one file");

@@ -13,6 +13,6 @@ int main(void)
        "words of 2, 4 and 8 bytes lie lowest byte first, at an odd address");
     ok(tern_le_get16(b + 1) == 0x0102 && tern_le_get32(b + 3) == 0x83840506 &&
            tern_le_get64(b + 7) == 0xf708090a0b0c0d0e,
-       "the words are read back");
+       "words of 2, 4 and 8 bytes are read back");
     return tap_done();
 }

@@ -6,7 +6,7 @@
 . "$ROOT/tests/lib/reach.sh"
 cluster_up
 rows() { sqlite3 -separator ' ' "$name.ledger/ledger.db" "select $1 from attempt order by attempt" | paste -sd,; }
-user=1000
+user=$(id -u daemon) # newer releases of Slurm start jobs of users that passwd knows alone
 recipe() { # NAME LAUNCH: a workload that waits for NAME.end, or not at all when NAME.go is there
     name=$1
     printf 'version: 1\nname: %s\nledger: {dir: %s.ledger}\nworkload: {command: [bash, %s/%s.sh]}\nlaunch: {%s}\n' "$1" "$1" "$WORK" "$1" "$2" >"$1.yaml"

@@ -274,7 +274,8 @@ static const struct tern_opt blend_opts[] = {
      .help = "divide by the sum of the weights (ties, dare_ties: of those that count at an "
              "element); default: yes for linear and ties, no for dare"},
     {"rescale", 0, TERN_OPT_TEXT, "yes|no", .to.text = &o.rescale,
-     .help = "dare: give what stays of a difference the L1 norm of all of it; default yes"},
+     .help = "dare: give what stays of a difference the L1 norm of all of it, where the paper "
+             "divides by the density; default yes"},
     {"seed", 0, TERN_OPT_TEXT, "NUMBER", .to.text = &o.seed,
      .help = "dare: chooses the elements that stay; default 0"},
     {"int8-mask", 0, TERN_OPT_FLAG, .to.flag = &o.int8_mask,

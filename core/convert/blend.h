@@ -42,7 +42,8 @@ struct tern_convert_blend {
     double lambda;    /* ties, dare: the summed differences times this */
     bool normalize;   /* not slerp: divide by the sum of the weights; ties, dare_ties: of those that
                          count at the element */
-    bool rescale;     /* dare: what is kept of a difference gets the L1 norm of all of it */
+    bool rescale;     /* dare: what is kept of a difference gets the L1 norm of all of it (the paper
+                         divides it by the density) */
     uint64_t seed;    /* dare: which elements stay, by tensor, model and element */
     /* As of an export; of its members merge, base, key and from_nxd are not used. */
     struct tern_convert_hf out;

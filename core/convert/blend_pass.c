@@ -153,7 +153,8 @@ static int read_model(struct tern_convert_blend_pass *p, size_t k, const struct 
     struct tern_ckpt_info own;
     int rc;
 
-    tern_assert(tern_ckpt_find(x->from, name, &own), "tensor '%s' was listed", name);
+    const bool there = tern_ckpt_find(x->from, name, &own);
+    tern_assert(there, "tensor '%s' was listed", name);
     if (m->wide && own.type == TERN_CKPT_F64) {
         rc = tern_ckpt_read(x->from, name, TERN_CKPT_F64, s->start, s->shape, m->wide, err);
     } else {

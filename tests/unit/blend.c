@@ -275,10 +275,10 @@ static void write_model(const char *prefix, int m, const struct tern_model_confi
     if (rc == 0)
         rc = tern_fs_write(fd, head, len, path, &err);
     for (size_t i = 0; rc == 0 && !zeros && i < n; i++) {
-        float *x = tern_alloc(t[i].count, 2 * sizeof *x, "values", NULL);
+        double *x = tern_alloc(t[i].count, 2 * sizeof *x, "values", NULL);
         for (uint64_t k = 0; k < t[i].count; k++)
-            x[k] = value(m, i, k);
-        tern_ckpt_convert(x + t[i].count, type, x, TERN_CKPT_F32, t[i].count);
+            x[k] = (double)value(m, i, k) + (type == TERN_CKPT_F64 ? 1e-10 * m : 0);
+        tern_ckpt_convert(x + t[i].count, type, x, TERN_CKPT_F64, t[i].count);
         rc = tern_fs_write(fd, x + t[i].count, t[i].count * tern_ckpt_type_bytes(type), path, &err);
         free(x);
     }
@@ -452,6 +452,27 @@ static void test_whole(void)
     free(d[0]), free(d[1]), free(a[0]), free(a[1]);
 }
 
+/* What float has no room for. */
+static void test_double(void)
+{
+    struct tern_model_config small = wide;
+    const char *name = "model.embed_tokens.weight";
+    double worst = 0;
+
+    small.dim = 8;
+    for (int m = 0; m < MODELS; m++)
+        write_model("double", m, &small, TERN_CKPT_F64, /* zeros= */ false);
+    ok(blend("double", "double", methods[0].b) == 0, "linear: models in F64 are blended");
+    const size_t n = (size_t)(small.dim * small.vocab);
+    double *got = read_tensor("double", name, n);
+    for (size_t i = 0; i < n; i++) {
+        const double a = (double)value(1, 0, i) + 1e-10, b = (double)value(2, 0, i) + 2e-10;
+        worst = fmax(worst, fabs(got[i] - (a + 0.5 * b) / 1.5));
+    }
+    ok(worst < 1e-15, "linear: models in F64 are at most %g off the definition", worst);
+    free(got);
+}
+
 /* What a power cut could take. */
 static void test_durable(void)
 {
@@ -527,6 +548,7 @@ int main(void)
     test_part();
     test_threads();
     test_whole();
+    test_double();
     test_durable();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

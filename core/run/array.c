@@ -204,39 +204,48 @@ static char *folder_of(const struct tern_run_array *a, size_t i, size_t but)
     return folder;
 }
 
+/* The index of key `name` in the array; n_keys: it has none. */
+static size_t key_of(const struct tern_run_array *a, const char *name)
+{
+    size_t k = 0;
+
+    while (k < a->n_keys && strcmp(a->keys[k].name, name) != 0)
+        k++;
+    return k;
+}
+
+/* The member's own folder for key `name`: below the array's value of that key, or below `base`. */
+static int add_folder(struct tern_run_array *a, size_t i, const char *name, const char *base,
+                      struct tern_opt_list *settings, struct tern_err *err)
+{
+    const size_t given = key_of(a, name);
+    const char *below = given < a->n_keys ? value_of(a, given, i) : base;
+    char *words = folder_of(a, i, given);
+    int rc = 0;
+
+    if (below && words) {
+        char *dir = tern_fs_join(below, words);
+        rc = add(a, settings, tern_yaml_setting(name, dir), err);
+        free(dir);
+    }
+    free(words);
+    return rc;
+}
+
 static int add_all(struct tern_run_array *a, size_t i, const struct tern_recipe *base,
                    struct tern_opt_list *settings, struct tern_err *err)
 {
     char *name = name_of(a, i, base->name);
     int rc = add(a, settings, tern_strf("name=%s", name), err);
-    const char *below = base->checkpoint.dir;
-    size_t given = 0; /* the key that is checkpoint.dir itself */
 
     free(name);
-    while (given < a->n_keys && strcmp(a->keys[given].name, "checkpoint.dir") != 0)
-        given++;
-    if (given < a->n_keys)
-        below = value_of(a, given, i);
     for (size_t k = 0; k < a->n_keys && rc == 0; k++)
         rc = add(a, settings, tern_strf("%s=%s", a->keys[k].name, value_of(a, k, i)), err);
-    char *words = folder_of(a, i, given);
-    if (rc < 0 || !below || !words) {
-        free(words);
-        return rc;
-    }
-    char *dir = tern_fs_join(below, words);
-    rc = add(a, settings, tern_yaml_setting("checkpoint.dir", dir), err);
-    free(dir);
+    if (rc == 0)
+        rc = add_folder(a, i, "checkpoint.dir", base->checkpoint.dir, settings, err);
     /* Copies of two runs under one name would be a mistake. */
-    bool has_mirror = false;
-    for (size_t k = 0; k < a->n_keys; k++)
-        has_mirror |= strcmp(a->keys[k].name, "checkpoint.mirror") == 0;
-    if (rc == 0 && base->checkpoint.mirror && !has_mirror) {
-        dir = tern_fs_join(base->checkpoint.mirror, words);
-        rc = add(a, settings, tern_yaml_setting("checkpoint.mirror", dir), err);
-        free(dir);
-    }
-    free(words);
+    if (rc == 0)
+        rc = add_folder(a, i, "checkpoint.mirror", base->checkpoint.mirror, settings, err);
     return rc;
 }
 

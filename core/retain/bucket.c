@@ -245,25 +245,98 @@ static int seal_it(struct tern_retain_bucket *b, const struct tern_retain_bucket
     return rc;
 }
 
-/* Put the run's mark, unless it is there.  An error where objects are there without it. */
+struct others {
+    const char *mine; /* the run's own mark */
+    char *theirs;     /* another run's; malloc'ed, or NULL */
+};
+
+static int find_theirs(void *ctx, const struct tern_store_entry *e)
+{
+    struct others *o = ctx;
+
+    if (!tern_str_ends(e->name, "." TERN_RETAIN_COPY_ONLINE) || strcmp(e->name, o->mine) == 0 ||
+        strlen(e->name) != strlen(o->mine))
+        return 0;
+    o->theirs = tern_strdup(e->name);
+    return 1;
+}
+
+/* 1: another run copies under the name of the mark `mine`, and *ret_mark (malloc'ed) is its mark;
+ * 0; -1. */
+static int has_other_mark(struct tern_retain_bucket *b, const char *mine, char **ret_mark,
+                          struct tern_err *err)
+{
+    struct others o = {.mine = mine};
+    char *under = tern_strf(
+        "%.*s", (int)(strlen(mine) - strlen(b->run_id) - strlen("." TERN_RETAIN_COPY_ONLINE)),
+        mine);
+    const int rc = tern_store_list(b->store, under, find_theirs, &o, err);
+
+    free(under);
+    *ret_mark = o.theirs;
+    return rc < 0 ? -1 : o.theirs != NULL;
+}
+
+static int no_copy(const struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
+                   size_t objects, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE,
+                        "%s/%s: %zu object%s already and no copy of this run. Move %s away or give "
+                        "another checkpoint.mirror.",
+                        tern_store_url(b->store), c->name, objects,
+                        objects == 1 ? " is there" : "s are there", objects == 1 ? "it" : "them");
+}
+
+/* With the run's mark in place: is the name free of other runs?  Of two runs that put their marks
+ * at the same time, at least one sees the other's, as lists of S3 are consistent.  A run that has
+ * finished since `c` was looked at has left its objects. */
+static int check_others(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
+                        const char *mine, bool empty, struct tern_err *err)
+{
+    char *theirs = NULL;
+    struct there t = {0};
+    int rc = has_other_mark(b, mine, &theirs, err);
+
+    if (rc > 0)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s/%s: another run copies a checkpoint of that name there, or was "
+                          "interrupted: its mark is %s. Give each run a checkpoint.mirror of its "
+                          "own, or remove that object and those of the name if no run copies.",
+                          tern_store_url(b->store), c->name, theirs);
+    if (rc == 0 && empty)
+        rc = look_there(b, c, &t, err);
+    if (rc == 0 && t.objects)
+        rc = no_copy(b, c, t.objects, err);
+    free(theirs);
+    return rc;
+}
+
+/* Put the run's mark, unless it is there.  An error where objects are there without it, or another
+ * run's mark. */
 static int mark(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
                 const struct there *t, const char *name, struct tern_err *err)
 {
     char *bad = bad_of(c->name);
     struct tern_store_head head;
-    int rc = tern_store_head(b->store, name, &head, err), was_bad = 0;
+    int was_bad = 0, had = tern_store_head(b->store, name, &head, err);
 
-    if (rc == 0)
+    if (had == 0)
         was_bad = tern_store_head(b->store, bad, &head, err);
     free(bad);
-    if (rc != 0 || was_bad < 0)
-        return rc < 0 || was_bad < 0 ? -1 : 0;
-    if (!was_bad && c->kind == TERN_RETAIN_BUCKET_NEW && t->objects)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s/%s: %zu objects are there already and are no copy of this run. "
-                            "Move them away or give another checkpoint.mirror.",
-                            tern_store_url(b->store), c->name, t->objects);
-    return tern_store_put(b->store, name, b->run_id, strlen(b->run_id), /* ret_etag= */ NULL, err);
+    if (had < 0 || was_bad < 0)
+        return -1;
+    if (had > 0)
+        return check_others(b, c, name, /* empty= */ false, err);
+    const bool empty = !was_bad && c->kind == TERN_RETAIN_BUCKET_NEW;
+    if (empty && t->objects)
+        return no_copy(b, c, t->objects, err);
+    int rc =
+        tern_store_put(b->store, name, b->run_id, strlen(b->run_id), /* ret_etag= */ NULL, err);
+    if (rc == 0 && check_others(b, c, name, empty, err) < 0) {
+        tern_store_delete(b->store, name, NULL); /* it announces nothing */
+        rc = -1;
+    }
+    return rc;
 }
 
 static int send_all(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
@@ -358,10 +431,22 @@ static void names_free(struct names *l)
     free(l->v);
 }
 
-/* Remove the half copy `name`; a complete one stays. */
-static int sweep_one(struct tern_retain_bucket *b, const char *name, struct tern_err *err)
+static int remove_half(struct tern_retain_bucket *b, const char *under, const struct names *objects,
+                       struct tern_err *err)
 {
-    char *under = tern_strf("%s/", name);
+    int rc = 0;
+
+    for (size_t i = 0; i < objects->n && rc == 0; i++)
+        rc = tern_store_delete(b->store, objects->v[i], err);
+    return rc == 0 ? tern_store_upload_clear(b->store, under, err) : -1;
+}
+
+/* Remove the half copy `name`, which the run's mark `mine` announces; a complete one stays.  1: so
+ * does all that two runs' marks announce. */
+static int sweep_one(struct tern_retain_bucket *b, const char *name, const char *mine,
+                     struct tern_err *err)
+{
+    char *under = tern_strf("%s/", name), *theirs = NULL;
     char *seals[] = {tern_retain_bucket_seal(name, true), tern_retain_bucket_seal(name, false)};
     struct tern_store_head head;
     struct names objects = {0};
@@ -372,11 +457,14 @@ static int sweep_one(struct tern_retain_bucket *b, const char *name, struct tern
     int rc = there < 0 ? -1 : 0;
     if (there == 0)
         rc = tern_store_list(b->store, under, add_name, &objects, err);
-    for (size_t i = 0; i < objects.n && rc == 0; i++)
-        rc = tern_store_delete(b->store, objects.v[i], err);
     if (there == 0 && rc == 0)
-        rc = tern_store_upload_clear(b->store, under, err);
+        rc = has_other_mark(b, mine, &theirs, err);
+    if (rc > 0)
+        rc = objects.n > 0; /* without any, the mark may go */
+    else if (there == 0 && rc == 0)
+        rc = remove_half(b, under, &objects, err);
     names_free(&objects);
+    free(theirs);
     free(seals[0]);
     free(seals[1]);
     free(under);
@@ -389,14 +477,15 @@ int tern_retain_bucket_sweep(struct tern_retain_bucket *b, struct tern_err *err)
     struct names marks = {.end = end};
     int rc = tern_store_list(b->store, ".", add_name, &marks, err);
 
-    for (size_t i = 0; i < marks.n && rc == 0; i++) {
-        char *name = tern_strf("%.*s", (int)(strlen(marks.v[i]) - strlen(end) - 1), marks.v[i] + 1);
-        rc = *name && !strchr(name, '/') ? sweep_one(b, name, err) : 0;
+    for (size_t i = 0; i < marks.n && rc >= 0; i++) {
+        const char *mine = marks.v[i];
+        char *name = tern_strf("%.*s", (int)(strlen(mine) - strlen(end) - 1), mine + 1);
+        rc = *name && !strchr(name, '/') ? sweep_one(b, name, mine, err) : 0;
         if (rc == 0)
-            rc = tern_store_delete(b->store, marks.v[i], err);
+            rc = tern_store_delete(b->store, mine, err);
         free(name);
     }
     names_free(&marks);
     free(end);
-    return rc;
+    return rc < 0 ? -1 : 0;
 }

@@ -11,7 +11,8 @@
  *
  * A copy that was interrupted is continued by the next process: whole objects and parts of uploads
  * stay.  Objects under the name that no mark of the run announces are another user's, and are left
- * alone.
+ * alone.  So are those that another run's mark announces: two runs with one prefix never share a
+ * copy.
  *
  * Threads: one.
  */
@@ -60,7 +61,8 @@ struct tern_retain_bucket_copy {
     bool own; /* manifest.json is sent last, else the list of files */
     enum tern_retain_bucket_kind kind;
 };
-/* 0: copied; 1: all of it was there; -1.  TERN_USAGE where another user's objects have the name. */
+/* 0: copied; 1: all of it was there; -1.  TERN_USAGE where another user's objects or another run's
+ * mark have the name. */
 int tern_retain_bucket_copy(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
                             struct tern_err *err);
 

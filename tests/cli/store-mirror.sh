@@ -131,7 +131,7 @@ fault_none
 # ---- another user's objects
 echo mine | "$TOOLS/store-tool" put s3://copies/taken/step-00000002/notes
 run tern run run.yaml --set checkpoint.dir=c4 --set ledger.dir=ledger4 --set checkpoint.mirror=s3://copies/taken --set steps=2
-status 0; err_has '1 objects are there already and are no copy of this run'
+status 0; err_has "1 object is there already and no copy of this run"
 is "$(names taken | grep step-00000002)" step-00000002/notes "another user's objects are left alone"
 
 # ---- an external trainer's

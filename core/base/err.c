@@ -66,7 +66,8 @@ int tern_err_sys(struct tern_err *err, const char *fmt, ...)
         vsnprintf(err->text, sizeof err->text, fmt, ap);
         va_end(ap);
         size_t n = strlen(err->text);
-        snprintf(err->text + n, sizeof err->text - n, ": %s", strerror(saved));
+        snprintf(err->text + n, sizeof err->text - n, ": %s%s", strerror(saved),
+                 saved == EDQUOT ? " (`quota -s`, on Lustre `lfs quota -h DIR`, shows whose)" : "");
     }
     errno = saved;
     return -1;

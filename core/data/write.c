@@ -5,6 +5,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/lustre.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
 
@@ -174,7 +175,12 @@ tern_data_set_create(const char *path, const struct tern_data_set_kind *kind, st
         return NULL;
     w->kind = *kind;
     w->file.fd = w->tokens.fd = w->docs.fd = w->mask.fd = w->hashes.fd = -1;
-    if (check_out(path, err) < 0 || tern_fs_new_open(&w->file, path, 0644, err) < 0)
+    if (check_out(path, err) < 0)
+        goto fail;
+    char *dir = tern_fs_dirname(path);
+    tern_lustre_spread(dir);
+    free(dir);
+    if (tern_fs_new_open(&w->file, path, 0644, err) < 0)
         goto fail;
     if (sink_open(&w->tokens, NULL, err) < 0 || sink_open(&w->docs, path, err) < 0 ||
         (kind->mask && sink_open(&w->mask, path, err) < 0) ||

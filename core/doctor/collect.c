@@ -1,6 +1,7 @@
 /* One srun a partition over its idle nodes, and their answers. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/lustre.h"
 #include "core/base/str.h"
 #include "core/doctor/doctor.h"
 #include "core/doctor/probe.h"
@@ -309,6 +310,16 @@ static void collect_all(struct collector *a, char **ask, const char **partition,
     free(group);
 }
 
+static void check_stripes(const char *dir, struct tern_doctor_facts *facts)
+{
+    char text[TERN_DOCTOR_VALUE];
+
+    snprintf(text, sizeof text, "%.400s: a new file there lies on one of Lustre's storage targets",
+             dir);
+    if (tern_lustre_stripes(dir) == 1)
+        tern_doctor_facts_add(facts, "", "storage-stripes-error", text);
+}
+
 int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
                         struct tern_doctor_facts *facts, struct tern_err *err)
 {
@@ -339,10 +350,11 @@ int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_s
         }
     }
     if (o->ledger) {
+        check_stripes(o->ledger, facts);
         tern_doctor_facts_add(facts, "", "ledger", o->ledger);
         tern_ledger_check_permissions(o->ledger, put_local, facts);
         if (tern_doctor_probe_open(&probe, o->ledger, &why) < 0)
-            tern_doctor_facts_add(facts, "", "probe-error", why.text);
+            tern_doctor_facts_add(facts, "", "storage-write-error", why.text);
         a.probe = probe.dir;
     }
     collect_all(&a, ask, partition, n_ask);

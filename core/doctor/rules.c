@@ -330,12 +330,6 @@ static void rule_storage(struct tern_rules_case *c)
         tern_doctor_found(c, "no ledger folder is known: shared storage was not checked");
 }
 
-static void rule_storage_prepare(struct tern_rules_case *c)
-{
-    if (fact(c, "probe-error"))
-        tern_doctor_found(c, "%s", fact(c, "probe-error"));
-}
-
 /* Has the node found the collector's folder?  `token` is what it read there, NULL where it did not
  * look. */
 static bool sees_folder(const struct tern_rules_case *c, const char **token)
@@ -563,8 +557,7 @@ const struct tern_rule tern_doctor_rules[] = {
     {"storage-shared", ERROR, NODE, rule_storage_shared, "the ledger's folder is one for all nodes",
      "Mount it there, or name a folder that all nodes share (ledger.dir in the site settings or "
      "the recipe)."},
-    {"storage-write", ERROR, LOCAL, rule_storage_prepare, "a folder can be made there",
-     permissions},
+    {"storage-write", ERROR, LOCAL, rule_error, "a folder can be made there", permissions},
     {"storage-write", ERROR, NODE, rule_storage_write, "every node can write there", permissions},
     {"storage-late", ERROR, NODE, rule_storage_late, "a node's file is seen here within 5 s",
      "Shorten the attribute cache (NFS: actimeo=3) or use one file system for all."},
@@ -573,6 +566,10 @@ const struct tern_rule tern_doctor_rules[] = {
      "Use a file system with POSIX semantics for ledger and checkpoints (Lustre, NFSv4, GPFS)."},
     {"storage-locks", WARN, NODE, rule_storage_locks, "locks hold between nodes",
      "tern needs no locks there; other tools may (Lustre: mount with flock; NFS: without nolock)."},
+    {"storage-stripes", WARN, LOCAL, rule_error,
+     "on Lustre, large files are spread over several storage targets",
+     "lfs setstripe -E 100M -c 1 -E -1 -c 8 DIR, before files are made there. tern does it for its "
+     "users' own checkpoint.dir and folders of token sets."},
     {"ledger-open", WARN, SENT, rule_ledger, "private runs are not in a ledger that others read",
      "Its user folds it anew, or makes it theirs: tern ledger fold, chmod go-r."},
     {"ledger-others", WARN, SENT, rule_ledger, "a user's runs are that user's alone to write",

@@ -1,6 +1,7 @@
 #include "core/run/identity.h"
 
 #include "core/base/log.h"
+#include "core/base/lustre.h"
 #include "core/base/str.h"
 #include "core/inputs/inputs.h"
 #include "core/run/command.h"
@@ -133,6 +134,8 @@ int tern_run_identify(struct tern_run_attempt *a, struct tern_err *err)
     if (tern_run_restore_find(a, err) < 0 || take_lease(a, err) < 0)
         return -1;
     a->heartbeat = tern_run_heartbeat_start(a->lease);
+    if (tern_run_attempt_is_trainer(a))
+        tern_lustre_spread(a->o->recipe->checkpoint.dir);
     if (tern_run_restore_bring(a, err) < 0)
         return -1;
     a->resumed_step = -1; /* a workload's trainer finds its own checkpoint */

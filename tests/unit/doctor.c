@@ -105,6 +105,19 @@ static void one(const char *key, const char *value, const char *want)
     tern_doctor_findings_free(&f);
 }
 
+/* The same for a fact of the machine that collects: "severity id". */
+static void one_here(const char *key, const char *value, const char *want)
+{
+    struct tern_doctor_findings f = judge("", key, value);
+    char got[200] = "nothing";
+
+    if (f.n)
+        snprintf(got, sizeof got, "%s %s", tern_doctor_severity_name(f.v[0].severity), f.v[0].id);
+    is(got, want, "finding here for fact %s: %s", key, value);
+    ok(f.n == 1 && *f.v[0].remedy, "fact %s here: no other finding, and a remedy", key);
+    tern_doctor_findings_free(&f);
+}
+
 /* What a node said before it fell silent counts, as that it did not end does. */
 static void silent_node(void)
 {
@@ -154,6 +167,8 @@ static void test_judge(void)
     one("nofile", "4096", "nothing");
     one("probe-token", "other", "error storage-shared n2");
     one("probe-error", "cannot write there", "error storage-write n2");
+    one_here("storage-write-error", "cannot make a folder", "error storage-write");
+    one_here("storage-stripes-error", "/fsx: one", "warning storage-stripes");
     one("probe-seen", "no", "error storage-late n2");
     one("probe-flock", "free", "warning storage-locks n2");
     one("probe-fcntl", "refused: No locks available", "warning storage-locks n2");

@@ -133,7 +133,8 @@ bool tern_plan_async(const struct tern_recipe *r)
     const int64_t every = r->checkpoint.every;
 
     /* The last checkpoint is waited for; without a length yet there may be others. */
-    return r->checkpoint.async && every > 0 && (r->steps == 0 || every < r->steps);
+    return r->checkpoint.async &&
+           (every == TERN_RECIPE_AUTO || (every > 0 && (r->steps == 0 || every < r->steps)));
 }
 
 /* Of the trained parameters' elements, in fp32 (double): moments, and the master copy. */

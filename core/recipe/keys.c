@@ -138,8 +138,12 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "the run is done after this many evaluations in a row without an improvement"},
     {"checkpoint.dir", KEY_PATH, AT(checkpoint.dir),
      .help = "folder that holds the step-%08d folders"},
-    {"checkpoint.every", KEY_COUNT, AT(checkpoint.every), 0, COUNT_MAX, 0,
-     .help = "steps between checkpoints; 0: only at the end"},
+    {"checkpoint.every", KEY_COUNT, AT(checkpoint.every), 0, COUNT_MAX, 0, .automatic = true,
+     .help = "steps between checkpoints; 0: only at the end; auto: by what a save costs and how "
+             "often nodes fail (checkpoint.mtbf)"},
+    {"checkpoint.mtbf", KEY_REAL, AT(checkpoint.mtbf), 1e-3, 1e9, 6300, .late = true,
+     .help = "for checkpoint.every: auto, the mean hours between failures of one node. The default "
+             "is that of the 2048 nodes that trained Llama 3 405B"},
     {"checkpoint.async", KEY_YESNO, AT(checkpoint.async), .def = true, .late = true,
      .help = "training goes on while a checkpoint of checkpoint.every is written. Each rank has "
              "memory for one copy of the arrays that it saves"},
@@ -216,6 +220,7 @@ int tern_recipe_read_key(struct tern_recipe *r, const struct tern_recipe_key *k,
     struct tern_yaml_node *n;
     void *to = k->offset == KEY_NOWHERE ? NULL : (char *)r + k->offset;
     int word = (int)k->def;
+    const char *text;
 
     if (tern_recipe_look_up(r, k->name, &n, err) < 0)
         return -1;
@@ -229,6 +234,11 @@ int tern_recipe_read_key(struct tern_recipe *r, const struct tern_recipe_key *k,
         return 0;
     case KEY_COUNT:
         *(int64_t *)to = (int64_t)k->def;
+        text = n && k->automatic ? tern_yaml_text(n) : NULL;
+        if (text && strcmp(text, "auto") == 0) {
+            *(int64_t *)to = TERN_RECIPE_AUTO;
+            return 0;
+        }
         return tern_yaml_read_int(n, (int64_t)k->lo, (int64_t)k->hi, to, err);
     case KEY_REAL:
         *(double *)to = k->def;

@@ -19,7 +19,8 @@ struct tern_recipe_key {
     const char *const *words;
     bool identity; /* may not change within a run */
     bool late; /* came after runs were made: enters the hashes only where it is not its default */
-    bool by_word; /* enters them by its word, not its index */
+    bool by_word;   /* enters them by its word, not its index */
+    bool automatic; /* COUNT: the word auto is TERN_RECIPE_AUTO */
     const char *help;
 };
 

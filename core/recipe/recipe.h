@@ -110,6 +110,9 @@ struct tern_recipe_metrics {
     size_t n;
 };
 
+/* A count whose value is "auto". */
+enum { TERN_RECIPE_AUTO = -1 };
+
 /* Every text is owned by the recipe.  A NULL text is a key that was not given. */
 struct tern_recipe {
     char *path; /* as given */
@@ -182,7 +185,8 @@ struct tern_recipe {
     } evaluate;
     struct {
         char *dir;
-        int64_t every;      /* steps; 0: at the end only */
+        int64_t every;      /* steps; 0: at the end only; or TERN_RECIPE_AUTO */
+        double mtbf;        /* of a node, hours: for TERN_RECIPE_AUTO */
         bool async;         /* training goes on while one of `every` is written */
         int64_t keep;       /* newest to keep; at least 2 */
         int64_t keep_every; /* steps whose checkpoints stay for good; 0: none */

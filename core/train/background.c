@@ -87,8 +87,10 @@ static int advance(struct train *t, struct tern_err *err)
         c->saving = NULL;
     }
     c->stall_ns += tern_clock_boot_ns() - from;
-    if (rc > 0)
+    if (rc > 0) {
         tern_train_record_save(t, &saved);
+        rc = tern_train_interval_update(t, &saved, err);
+    }
     return rc < 0 ? -1 : 0;
 }
 

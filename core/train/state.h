@@ -10,6 +10,7 @@
 #include "core/llama/llama.h"
 #include "core/plan/plan.h"
 #include "core/recipe/recipe.h"
+#include "core/train/interval.h"
 #include "core/train/guard.h"
 #include "core/train/stop.h"
 #include "core/train/train.h"
@@ -100,6 +101,7 @@ struct train_checkpoint {
     bool all_ready;                    /* all ranks have done their part of its stage, */
     bool met;                          /* and met in its last exchange */
     unsigned failed;                   /* saves in a row, up to the newest */
+    struct tern_train_interval interval;
 };
 
 /* What a checkpoint remembers of the run. */
@@ -348,6 +350,15 @@ void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved
 bool tern_train_record_found(struct train *t);
 /* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
+
+/* ---- interval.c ---- */
+
+/* Is there to be a checkpoint of this step?  Every rank gives the same answer.  Once a step. */
+bool tern_train_save_due(struct train *t);
+/* With checkpoint.every: auto, a checkpoint was published: rank 0 decides when the next ones are
+ * due, and says so where that changes.  Collective. */
+int tern_train_interval_update(struct train *t, const struct tern_ckpt_saved *saved,
+                               struct tern_err *err);
 
 /* ---- background.c ---- */
 

@@ -187,8 +187,7 @@ static int save(struct train *t, bool end, struct tern_err *err)
 {
     if (end)
         return tern_train_save(t, err);
-    return due(t->recipe->checkpoint.every, t->progress.step) ? tern_train_save_periodic(t, err)
-                                                              : 0;
+    return tern_train_save_due(t) ? tern_train_save_periodic(t, err) : 0;
 }
 
 static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)

@@ -2,6 +2,7 @@
 #include "tests/unit/tap.h"
 
 #include "core/train/guard.h"
+#include "core/train/interval.h"
 #include "core/train/stop.h"
 
 #include <math.h>
@@ -178,11 +179,43 @@ static void stops(void)
     ok(!tern_train_stop_is_over(&s), "without a rule no run ends early");
 }
 
+/* checkpoint.every: auto. */
+static void interval(void)
+{
+    struct tern_train_interval_cost c = {
+        .stall_s = 60, .write_s = 60, .step_s = 10, .mtbf_h = 3.09 * 2048, .nodes = 2048};
+    char text[TERN_TRAIN_INTERVAL_TEXT];
+
+    /* sqrt(2 x 60 s x 3.09 h) */
+    ok(fabs(tern_train_interval_seconds(&c) - 1155.4) < 0.1, "Young's interval: %.1f s",
+       tern_train_interval_seconds(&c));
+    ok(tern_train_interval_choose(10, &c, text) == 116, "in steps");
+    has(text,
+        "a checkpoint each 116 steps (1155 s): a save stalls training for 60 s, and one of "
+        "2048 nodes fails each 3 h",
+        "a change is told with its reasons");
+    ok(tern_train_interval_choose(100, &c, text) == 100 && !*text, "a small change is none");
+    ok(tern_train_interval_choose(96, &c, text) == 116 && *text, "a fifth is one");
+    c.nodes = 512;
+    ok(tern_train_interval_choose(116, &c, text) == 231, "a quarter of the nodes, twice the time");
+    c.stall_s = 0.01;
+    c.write_s = 200;
+    ok(tern_train_interval_choose(231, &c, text) == 20, "one save at a time");
+    c.write_s = 0;
+    c.step_s = 1e9;
+    ok(tern_train_interval_choose(231, &c, text) == 1, "not more often than each step");
+    c.step_s = 0;
+    ok(tern_train_interval_choose(231, &c, text) == 231, "nothing measured, nothing changed");
+    c.step_s = 1e-12;
+    ok(tern_train_interval_choose(231, &c, text) == 1 << 30, "a limit");
+}
+
 int main(void)
 {
     not_finite();
     spikes();
     kept();
     stops();
+    interval();
     return tap_done();
 }

@@ -105,6 +105,11 @@ static void test_good(void)
     ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) != 0,
        "steps and checkpoints may change within a run");
     tern_recipe_free(r);
+    r = load(good, "checkpoint.every=auto");
+    ok(r && r->checkpoint.every == TERN_RECIPE_AUTO && r->checkpoint.mtbf == 6300,
+       "checkpoint.every may be auto");
+    tern_recipe_free(r);
+    ok(!load(good, "checkpoint.every=often"), "checkpoint.every is a number or auto");
     char *here = getcwd(NULL, 0);
     if (chdir(dir) < 0)
         abort();

@@ -79,10 +79,9 @@ static int say_groups(const struct tern_pytorch_file *file, const char *path, co
         tern_str_mask(groups.data);
     if (mixed)
         tern_err_set(err, TERN_USAGE,
-                     "%s: has tensors %s%s%s and, in dicts beside them, below %s. Give the key of "
-                     "those that are meant (--key KEY), or save these alone",
-                     path, key ? "below '" : "at the top", key ? key : "", key ? "'" : "",
-                     groups.data);
+                     "%s: has tensors at the top and, in dicts beside them, below %s. Give the key "
+                     "of those that are meant (--key KEY), or save these alone",
+                     path, groups.data);
     else if (!groups.len)
         tern_err_set(err, TERN_USAGE, "%s: its tensors lie at the top, and not below a key '%s'",
                      path, key);
@@ -98,6 +97,7 @@ static int say_groups(const struct tern_pytorch_file *file, const char *path, co
     return -1;
 }
 
+/* With a key all that lies below it; else what lies at the top. */
 static int take_file(struct tern_convert_foreign *f, const struct tern_pytorch_file *file,
                      const char *path, const char *key, struct tern_err *err)
 {
@@ -108,14 +108,13 @@ static int take_file(struct tern_convert_foreign *f, const struct tern_pytorch_f
 
     for (size_t i = 0; i < file->n; i++) {
         const struct tern_pytorch_tensor *t = &file->tensors[i];
-        const bool is_below = t->outer >= skip && tern_str_starts(t->name, below);
-        here += is_below && t->outer == skip;
-        deeper += is_below && t->outer > skip;
+        here += key ? t->outer >= skip && tern_str_starts(t->name, below) : t->outer == 0;
+        deeper += !key && t->outer > 0;
     }
     if (!here || deeper)
         rc = say_groups(file, path, key, /* mixed= */ here > 0, err);
     for (size_t i = 0; rc == 0 && i < file->n; i++)
-        if (file->tensors[i].outer == skip && tern_str_starts(file->tensors[i].name, below))
+        if (file->tensors[i].outer >= skip && tern_str_starts(file->tensors[i].name, below))
             rc = add_tensor(f, &file->tensors[i], skip, err);
     free(below);
     return rc;

@@ -23,7 +23,7 @@
  *
  * the first of them that is there.  `dir` may also be one file of PyTorch.  `key`: of such a file
  * the tensors below this key, without it ("state_dict"; "a.b": of a dict in a dict); NULL: those at
- * the top.  Dicts with tensors beside these are refused.
+ * the top.  Without a key, dicts with tensors beside these are refused.
  * Another folder is refused by what it is. */
 struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct tern_err *err);
 

@@ -240,7 +240,8 @@ static void make_way(void)
 
     CPU_ZERO(&all);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.' && sched_getaffinity(atoi(e->d_name), sizeof one, &one) == 0)
+        if (e->d_name[0] != '.' &&
+            sched_getaffinity((pid_t)strtol(e->d_name, NULL, 10), sizeof one, &one) == 0)
             CPU_OR(&all, &all, &one);
     if (d)
         closedir(d);

@@ -314,8 +314,7 @@ const struct tern_cmd ckpt_blend_cmd = {
                 "  tern ckpt blend general medical -o arc -m slerp -t 0.3\n"
                 "  tern ckpt blend cpt sft --base llama -o both -m ties --density 0.3,0.5\n"
                 "  tern ckpt blend cpt sft --base llama -o less -m dare_ties --density 0.4\n"
-                "  tern eval run.yaml --only --checkpoint both     # its data.held_out: sets of "
-                "both\n",
+                "  tern eval run.yaml --only --checkpoint both   # both domains: data.held_out\n",
     .opts = blend_opts,
     .run = blend_run,
 };

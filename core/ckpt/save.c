@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/ckpt/table.h"
 
@@ -281,9 +282,14 @@ static void enter(struct tern_ckpt_saving *s, enum tern_ckpt_stage stage, bool t
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->threaded = true;
-    if (pthread_create(&s->thread, NULL, work, s) != 0)
-        s->threaded = false;
+    const int rc = pthread_create(&s->thread, NULL, work, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) { /* not at the next save: until then there would be no checkpoint */
+        s->threaded = false;
+        tern_warn("the checkpoint of step %llu is waited for: cannot start a thread: %s",
+                  (unsigned long long)s->o.step, strerror(rc));
+        work(s);
+    }
 }
 
 /* The stage's work is done, here where no thread does it; its result. */

@@ -6,6 +6,7 @@
 #include "tests/unit/tap.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -198,6 +199,17 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
+/* There is no thread for a save while this is set. */
+static bool no_threads;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return no_threads && start != run_rank ? EAGAIN : real(thread, attr, start, arg);
+}
+
 /* All ranks; `staging` of an earlier run of as many ranks is used again. */
 static void run_world(int size, struct job *jobs, const struct job *like)
 {
@@ -363,6 +375,30 @@ static void test_cores(void)
     free(dir);
 }
 
+static bool written_at_once;
+
+static void see_written(struct job *j, struct tern_ckpt_saving *s)
+{
+    (void)j;
+    written_at_once = tern_ckpt_save_is_ready(s);
+}
+
+/* A limit of processes: the save must not wait for the next one to be written. */
+static void test_no_thread(void)
+{
+    struct job jobs[RANKS_MAX] = {{0}};
+    char *dir = in_work("no-thread");
+    const struct job like = {.dir = dir, .step = 1, .background = true, .meanwhile = see_written};
+
+    no_threads = true;
+    run_world(1, jobs, &like);
+    no_threads = false;
+    ok(written_at_once, "without a thread the shard is written as the save begins");
+    ok(jobs[0].rc == 1, "without a thread the checkpoint is published: %s", jobs[0].err.text);
+    free_stagings(jobs, 1);
+    free(dir);
+}
+
 static void test_failures(void)
 {
     static const char *const shards[] = {"shard-00000", "shard-00001", "shard-00002"};
@@ -488,6 +524,7 @@ int main(void)
     test_same();
     test_background();
     test_cores();
+    test_no_thread();
     test_failures();
     test_given_up();
     test_lease();

@@ -46,7 +46,7 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
 {
     struct tern_ckpt_entry *had = NULL;
     size_t n = 0;
-    int rc = 0;
+    int rc = 0, damaged = 0;
 
     *found = NULL;
     if (!tern_fs_exists(t->recipe->checkpoint.dir))
@@ -59,10 +59,16 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
         rc = whole_or_set_aside(t, had[i].path, err);
         if (rc > 0)
             *found = tern_strdup(had[i].path);
+        damaged += rc == 0;
     }
     tern_ckpt_list_free(had, n);
     if (rc < 0)
         return -1;
+    if (!*found && damaged && t->recipe->checkpoint.mirror)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: no checkpoint there is whole. The next attempt (`tern run`) takes "
+                            "the newest copy in checkpoint.mirror.",
+                            t->recipe->checkpoint.dir);
     return *found ? 0 : tern_ckpt_may_begin(t->recipe->checkpoint.dir, err);
 }
 

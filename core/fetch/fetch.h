@@ -37,6 +37,10 @@ struct tern_fetch_file {
     char etag[256];  /* the object must still be that one; "": any */
 };
 
+/* Sets the file's etag, as a list of object storage has it, and kind and digest from one that is an
+ * MD5 of contents. */
+void tern_fetch_file_etag(struct tern_fetch_file *f, const char *etag);
+
 struct tern_fetch_list {
     struct tern_store *store;
     char *shown;     /* the source, for messages */

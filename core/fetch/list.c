@@ -88,8 +88,7 @@ struct add {
     struct tern_err *err;
 };
 
-/* An ETag that is an MD5 is one of contents. */
-static void take_etag(struct tern_fetch_file *f, const char *etag)
+void tern_fetch_file_etag(struct tern_fetch_file *f, const char *etag)
 {
     const char *hex = etag + (*etag == '"');
 
@@ -108,7 +107,7 @@ static int add_object(void *ctx, const struct tern_store_entry *e)
 
     if (tern_str_ends(e->name, "/") || !*e->name) /* a console's "folder" */
         return 0;
-    take_etag(&f, e->etag);
+    tern_fetch_file_etag(&f, e->etag);
     return tern_fetch_list_add(a->l, a->how, f, a->err);
 }
 
@@ -130,7 +129,7 @@ static int add_one(struct tern_fetch_list *l, const struct tern_fetch_how *how, 
     struct tern_fetch_file f = {
         .name = (char *)"", .path = (char *)tern_fs_basename(u.path), .bytes = h.bytes};
     if (u.scheme == TERN_STORE_S3)
-        take_etag(&f, h.etag);
+        tern_fetch_file_etag(&f, h.etag);
     else
         snprintf(f.etag, sizeof f.etag, "%s", strlen(h.etag) < sizeof f.etag ? h.etag : "");
     if (how->sha256) {

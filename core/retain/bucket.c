@@ -397,7 +397,14 @@ static int stop_at_first(void *ctx, const struct tern_store_entry *e)
 int tern_retain_bucket_probe(const char *url, struct tern_err *err)
 {
     const struct tern_store_how how = {.deadline_s = 15};
-    struct tern_store *s = tern_store_open(url, &how, err);
+
+    return tern_retain_bucket_probe_by(url, &how, err);
+}
+
+int tern_retain_bucket_probe_by(const char *url, const struct tern_store_how *how,
+                                struct tern_err *err)
+{
+    struct tern_store *s = tern_store_open(url, how, err);
     const int rc = s ? tern_store_list(s, "", stop_at_first, NULL, err) : -1;
 
     tern_store_close(s);

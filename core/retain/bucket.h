@@ -25,6 +25,7 @@
 #include "core/base/err.h"
 #include "core/base/tree.h"
 #include "core/ckpt/ckpt.h"
+#include "core/store/store.h"
 
 struct tern_retain_bucket;
 
@@ -69,6 +70,9 @@ int tern_retain_bucket_copy(struct tern_retain_bucket *b, const struct tern_reta
 /* Can names at `url` be listed?  A bucket that is wrong is known before the first checkpoint.  A
  * quarter of a minute at most. */
 int tern_retain_bucket_probe(const char *url, struct tern_err *err);
+/* Likewise, with other limits. */
+int tern_retain_bucket_probe_by(const char *url, const struct tern_store_how *how,
+                                struct tern_err *err);
 
 /* Remove the run's half copies that no process will finish. */
 int tern_retain_bucket_sweep(struct tern_retain_bucket *b, struct tern_err *err);

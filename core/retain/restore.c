@@ -7,13 +7,16 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/tree.h"
+#include "core/base/vars.h"
 #include "core/fetch/fetch.h"
+#include "core/ledger/ledger.h"
 #include "core/retain/bucket.h"
 #include "core/store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +28,8 @@
 enum {
     STEPS_MAX = 1000000, /* of a mirror: as many as a folder of checkpoints may hold */
     FETCH_THREADS = 8,   /* files at once */
+    TRIES = 2,           /* one wrong bit on the way is no damage */
+    PROBE_S = 15,        /* for a server that answers at all */
     REPORT_S = 60,
 };
 
@@ -45,11 +50,22 @@ static bool take_manifest(const struct tern_retain_restore *how, struct tern_ckp
     copy->manifest = c;
     copy->step = tern_ckpt_step(c);
     snprintf(copy->run_id, sizeof copy->run_id, "%s", run ? run : "");
-    if (!run || strlen(run) != TERN_CKPT_ULID - 1)
+    if (!run || !tern_ledger_ulid_valid(run))
         return false;
     if (*how->run_id)
         return strcmp(how->run_id, run) == 0;
     return !how->other || !how->other(how->ctx, run);
+}
+
+static int still_ours(const struct tern_retain_restore *how, struct tern_err *err)
+{
+    return how->still ? how->still(how->ctx, err) : 0;
+}
+
+/* Is it the copy that is at fault, and not what reads it? */
+static bool is_damage(const struct tern_err *err)
+{
+    return err->code == TERN_USAGE;
 }
 
 /* ------------------------------------------------------------------ in a folder */
@@ -85,15 +101,18 @@ static int find_in_folder(const struct tern_retain_restore *how, uint64_t before
     return rc;
 }
 
-static int bring_from_folder(const struct tern_retain_restored *copy, const char *aside,
+static int bring_from_folder(const struct tern_retain_restore *how,
+                             const struct tern_retain_restored *copy, const char *aside,
                              const char *to, struct tern_err *err)
 {
     struct tern_tree t = {0};
     int rc = tern_ckpt_verify(copy->path, /* full= */ true, err);
 
     if (rc < 0)
-        return err->code == TERN_TEMPFAIL ? -1 : 1;
+        return is_damage(err) ? 1 : -1;
     rc = tern_tree_take(copy->path, &t, err);
+    if (rc == 0)
+        rc = still_ours(how, err);
     if (rc == 0)
         rc = tern_tree_copy(copy->path, &t, aside, to, err);
     tern_tree_free(&t);
@@ -172,8 +191,7 @@ static int add_file(void *ctx, const struct tern_store_entry *e)
     struct tern_fetch_file *f = &l->files[l->n++];
     *f = (struct tern_fetch_file){
         .name = tern_strdup(e->name), .path = tern_strdup(path), .bytes = e->bytes};
-    if (strlen(e->etag) < sizeof f->etag)
-        snprintf(f->etag, sizeof f->etag, "%s", e->etag);
+    tern_fetch_file_etag(f, e->etag);
     p->bytes += e->bytes;
     return 0;
 }
@@ -206,9 +224,14 @@ static char *place_of(const char *mirror, const char *name)
     return tern_strf("%.*s/%s", (int)n, mirror, name);
 }
 
+static bool is_stopped(const int *stop)
+{
+    return __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
+
 /* Is the copy of `step` complete, and of the run?  1, 0, -1. */
 static int look_at(const struct tern_retain_restore *how, struct tern_store *s, uint64_t step,
-                   struct tern_retain_restored *copy, struct tern_err *err)
+                   const int *stop, struct tern_retain_restored *copy, struct tern_err *err)
 {
     struct tern_fetch_list l = {0};
     struct tern_err why = {0};
@@ -223,13 +246,18 @@ static int look_at(const struct tern_retain_restore *how, struct tern_store *s, 
     struct tern_ckpt *c = rc == 0 ? tern_ckpt_open_manifest(copy->path, text, len, &why) : NULL;
     free(manifest);
     free(text);
+    if (rc < 0 && err->code != TERN_TEMPFAIL && !is_stopped(stop)) {
+        tern_warn("passed over as a copy: %s", err->text); /* gone since the list, or forbidden */
+        return 0;
+    }
     if (rc == 0 && c)
         rc = take_manifest(how, c, copy);
     if (rc > 0)
         rc = list_files(s, copy, &l, &copy->bytes, err) < 0 ? -1 : 1;
     if (c && rc > 0 && (copy->step != step || l.n != tern_ckpt_parts(c) + 1)) {
-        rc = tern_err_set(&why, TERN_FAILED, "%s: of its %zu files, %zu are there with their sizes",
-                          copy->path, tern_ckpt_parts(c) + 1, l.n);
+        rc = tern_err_set(&why, TERN_FAILED,
+                          "%s: only %zu of its %zu files are there with their sizes", copy->path,
+                          l.n, tern_ckpt_parts(c) + 1);
         rc = 0;
     }
     if (rc == 0 && why.code)
@@ -238,11 +266,68 @@ static int look_at(const struct tern_retain_restore *how, struct tern_store *s, 
     return rc;
 }
 
-static int find_in_bucket(const struct tern_retain_restore *how, uint64_t before,
-                          struct tern_retain_restored *copy, struct tern_err *err)
+/* ---- looking, until a signal comes: the supervisor has its signals blocked */
+
+static const int64_t second = 1000000000;
+
+static bool is_ended(const struct tern_retain_restore *how)
 {
+    sigset_t pending;
+
+    return how->ends && sigpending(&pending) == 0 &&
+           sigandset(&pending, &pending, how->ends) == 0 && !sigisemptyset(&pending);
+}
+
+struct guard {
+    const struct tern_retain_restore *how;
+    pthread_t thread;
+    bool runs;
+    int stop; /* atomic: a signal came */
+    int over; /* atomic: nothing is to be stopped any more */
+};
+
+static void *wait_for_signal(void *ctx)
+{
+    struct guard *g = ctx;
+
+    while (!is_stopped(&g->over) && !is_stopped(&g->stop)) {
+        if (is_ended(g->how))
+            __atomic_store_n(&g->stop, 1, __ATOMIC_RELAXED);
+        tern_clock_sleep_ns(second / 50);
+    }
+    return NULL;
+}
+
+static void guard_begin(struct guard *g)
+{
+    g->runs = g->how->ends && pthread_create(&g->thread, NULL, wait_for_signal, g) == 0;
+}
+
+static void guard_end(struct guard *g)
+{
+    __atomic_store_n(&g->over, 1, __ATOMIC_RELAXED);
+    if (g->runs)
+        pthread_join(g->thread, NULL);
+}
+
+/* A server that does not answer is known soon: lists of large buckets may take longer. */
+static int probe(const char *mirror, const int *stop, struct tern_err *err)
+{
+    const char *deadline = tern_var("TERN_STORE_DEADLINE");
+    struct tern_store_how how = {.stop = stop, .deadline_s = PROBE_S};
+
+    if (deadline && tern_str_real(deadline, 0.001, PROBE_S, &how.deadline_s) < 0)
+        how.deadline_s = PROBE_S;
+    return tern_retain_bucket_probe_by(mirror, &how, err);
+}
+
+static int find_newest(const struct tern_retain_restore *how, uint64_t before, const int *stop,
+                       struct tern_retain_restored *copy, struct tern_err *err)
+{
+    const struct tern_store_how by = {.stop = stop};
     struct steps steps = {0};
-    struct tern_store *s = tern_store_open(how->mirror, NULL, err);
+    struct tern_store *s =
+        probe(how->mirror, stop, err) == 0 ? tern_store_open(how->mirror, &by, err) : NULL;
     int rc = s ? tern_store_list(s, "step-", add_step, &steps, err) : -1;
 
     if (steps.n)
@@ -250,12 +335,26 @@ static int find_in_bucket(const struct tern_retain_restore *how, uint64_t before
     for (size_t i = steps.n; i-- > 0 && rc == 0;) {
         if (steps.v[i] >= before)
             continue;
-        rc = look_at(how, s, steps.v[i], copy, err);
+        rc = look_at(how, s, steps.v[i], stop, copy, err);
         if (rc <= 0)
             tern_retain_restore_free(copy);
     }
     free(steps.v);
     tern_store_close(s);
+    return rc;
+}
+
+static int find_in_bucket(const struct tern_retain_restore *how, uint64_t before,
+                          struct tern_retain_restored *copy, struct tern_err *err)
+{
+    struct guard g = {.how = how};
+
+    guard_begin(&g);
+    const int rc = find_newest(how, before, &g.stop, copy, err);
+    guard_end(&g);
+    if (rc < 0 && is_stopped(&g.stop))
+        return tern_err_set(err, TERN_TEMPFAIL, "a signal came while copies were looked for in %s",
+                            how->mirror);
     return rc;
 }
 
@@ -294,25 +393,36 @@ static int fetch(const struct tern_retain_restore *how, const struct tern_retain
     return rc;
 }
 
+/* 1: the copy is damaged: its bytes came twice, and were wrong each time. */
+static int fetch_whole(const struct tern_retain_restore *how,
+                       const struct tern_retain_restored *copy, const char *aside,
+                       struct shared *shared, struct tern_err *err)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (tern_fs_mkdirs(aside, 0777, err) < 0 || fetch(how, copy, aside, shared, err) < 0)
+            return -1;
+        if (tern_ckpt_verify(aside, /* full= */ true, err) == 0)
+            return 0;
+        if (!is_damage(err))
+            return -1;
+        tern_fs_remove_tree(aside, NULL);
+    }
+    return 1;
+}
+
 static int bring_from_bucket(const struct tern_retain_restore *how,
                              const struct tern_retain_restored *copy, const char *aside,
                              const char *to, struct shared *shared, struct tern_err *err)
 {
-    int rc = tern_fs_mkdirs(aside, 0777, err);
+    int rc = fetch_whole(how, copy, aside, shared, err);
 
     if (rc == 0)
-        rc = fetch(how, copy, aside, shared, err);
-    if (rc == 0 && tern_ckpt_verify(aside, /* full= */ true, err) < 0) {
-        if (err->code == TERN_TEMPFAIL)
-            return -1;
-        tern_fs_remove_tree(aside, NULL);
-        return 1;
-    }
-    if (rc == 0)
         rc = tern_fs_sync_dir(aside, err);
+    if (rc == 0)
+        rc = still_ours(how, err);
     if (rc == 0 && tern_fs_rename(aside, to, /* only_new= */ true) < 0)
         rc = tern_err_sys(err, "%s: cannot be put in place", to);
-    return rc < 0 ? -1 : tern_fs_sync_parent(to, err);
+    return rc != 0 ? rc : tern_fs_sync_parent(to, err);
 }
 
 /* What interrupted calls have brought of other copies. */
@@ -348,6 +458,21 @@ int tern_retain_restore_find(const struct tern_retain_restore *how, uint64_t bef
     return rc;
 }
 
+/* What has the name of the checkpoint, and is none. */
+static int set_aside(const struct tern_retain_restore *how, const char *to, struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    if (tern_ckpt_verify(to, /* full= */ false, &why) == 0)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: verifies now. The next attempt goes on from it.", to);
+    if (why.code == TERN_TEMPFAIL) {
+        *err = why; /* storage that fails now is no damage */
+        return -1;
+    }
+    return still_ours(how, err) < 0 ? -1 : tern_ckpt_mark_bad(to, NULL, err);
+}
+
 static int bring(const struct tern_retain_restore *how, const struct tern_retain_restored *copy,
                  const char *dir, struct shared *shared, struct tern_err *err)
 {
@@ -357,16 +482,14 @@ static int bring(const struct tern_retain_restore *how, const struct tern_retain
 
     sweep(dir, aside);
     if (rc == 0 && tern_fs_exists(to))
-        rc = tern_ckpt_mark_bad(to, NULL, err);
+        rc = set_aside(how, to, err);
     if (rc == 0)
         rc = tern_store_is(how->mirror) ? bring_from_bucket(how, copy, aside, to, shared, err)
-                                        : bring_from_folder(copy, aside, to, err);
+                                        : bring_from_folder(how, copy, aside, to, err);
     free(to);
     free(aside);
     return rc;
 }
-
-static const int64_t second = 1000000000;
 
 static void report(const struct tern_retain_restored *copy, const struct shared *s,
                    int64_t began_ns)
@@ -381,14 +504,6 @@ static void report(const struct tern_retain_restored *copy, const struct shared 
         tern_info("%s: %.0f %% at %.1f MiB/s, %.0f s left", copy->path,
                   100.0 * (double)done / (double)copy->bytes, rate / 0x1p20,
                   (double)(copy->bytes > done ? copy->bytes - done : 0) / rate);
-}
-
-static bool is_ended(const struct tern_retain_restore *how)
-{
-    sigset_t pending;
-
-    return how->ends && sigpending(&pending) == 0 &&
-           sigandset(&pending, &pending, how->ends) == 0 && !sigisemptyset(&pending);
 }
 
 /* The child's end; false: a signal came first, and the child was killed. */
@@ -435,7 +550,7 @@ int tern_retain_restore_bring(const struct tern_retain_restore *how,
     int rc = pid < 0 ? tern_err_sys(err, "%s: cannot be brought back", copy->path) : 0;
     if (rc == 0 && !wait_for(pid, how, copy, s)) {
         rc = tern_err_set(
-            err, TERN_TEMPFAIL,
+            err, TERN_CONTINUED,
             "a signal came while %s was brought back. The next attempt goes on there.", copy->path);
     } else if (rc == 0) {
         rc = s->rc;

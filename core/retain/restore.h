@@ -22,6 +22,9 @@ struct tern_retain_restore {
     const char *mirror; /* checkpoint.mirror */
     const char *run_id; /* copies of this run alone; "": of any that `other` does not name */
     bool (*other)(void *ctx, const char *run_id); /* that run has another checkpoint.dir */
+    /* 0: the lease on the folder still holds; NULL: there is none.  Asked before anything there is
+     * renamed. */
+    int (*still)(void *ctx, struct tern_err *err);
     void *ctx;
     const sigset_t *ends; /* blocked signals that end it while they are pending; or NULL */
 };
@@ -35,13 +38,15 @@ struct tern_retain_restored {
 };
 
 /* The newest complete copy before step `before`: 1; 0 where there is none; -1.  A warning says why
- * a newer one was passed over. */
+ * a newer one was passed over.  A server that does not answer ends it after a quarter of a minute.
+ */
 int tern_retain_restore_find(const struct tern_retain_restore *how, uint64_t before,
                              struct tern_retain_restored *ret_copy, struct tern_err *err);
 
 /* Copy it into `dir`, verify every byte, and publish it by a rename.  A checkpoint of that name
  * there, which is not good, is marked bad.  What an interrupted call has brought is not brought
- * again.  1: the copy is damaged, with the reason in `err`; an older one may be whole. */
+ * again.  1: the copy is damaged, with the reason in `err` (in object storage its bytes came
+ * twice); an older one may be whole.  TERN_CONTINUED where one of `ends` ended it. */
 int tern_retain_restore_bring(const struct tern_retain_restore *how,
                               const struct tern_retain_restored *copy, const char *dir,
                               struct tern_err *err);

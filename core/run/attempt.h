@@ -34,6 +34,7 @@ struct tern_run_attempt {
     int64_t resumed_step;
     bool copy;                    /* its checkpoint comes back from checkpoint.mirror (restore.h) */
     char copy_of[TERN_ULID_SIZE]; /* the run whose copies count; "": of any */
+    bool stopped;                 /* a signal came before it was there; it is pending */
     char *restored;               /* what came back from where, for the ledger; or NULL */
     char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
     sigset_t *old_mask; /* the caller's, restored in the ranks; the supervisor's signals are

@@ -139,7 +139,7 @@ int tern_run_identify(struct tern_run_attempt *a, struct tern_err *err)
     if (tern_run_restore_bring(a, err) < 0)
         return -1;
     a->resumed_step = -1; /* a workload's trainer finds its own checkpoint */
-    if (!tern_run_attempt_is_trainer(a))
+    if (!tern_run_attempt_is_trainer(a) || a->stopped)
         return 0;
     if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
         return -1;

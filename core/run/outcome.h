@@ -39,7 +39,8 @@ void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *resu
 
 /* The attempt failed, with this error. */
 void tern_run_outcome_failed(struct tern_run_result *result, const struct tern_err *err);
-/* Signal `sig` came before the ranks were started. */
+/* Signal `sig` came before the ranks were started.  `resumed`: there is a checkpoint, or a copy of
+ * one, to go on from. */
 void tern_run_outcome_stopped(struct tern_run_result *result, int sig, bool resumed);
 /* Too few nodes passed the preflight. */
 void tern_run_outcome_unfit(struct tern_run_result *result, const struct tern_err *err);

@@ -93,6 +93,8 @@ static bool left_checkpoint(const struct tern_run_attempt *a)
     struct tern_run_history h = {0};
     struct tern_err err;
 
+    if (a->copy) /* of checkpoint.mirror, which the next attempt takes, too */
+        return true;
     if (tern_run_history_read(&h, a->o->recipe->ledger.dir, a->id, a->place.job, a->kind, &err) ==
         0)
         return h.newest_left;

@@ -17,6 +17,7 @@
 static int has_good(const char *dir, struct tern_err *err)
 {
     struct tern_ckpt_entry *have = NULL;
+    struct tern_err why = {0};
     size_t n = 0;
     int good = 0;
 
@@ -26,6 +27,14 @@ static int has_good(const char *dir, struct tern_err *err)
         return -1;
     for (size_t i = 0; i < n; i++)
         good |= have[i].state == TERN_CKPT_GOOD;
+    /* Storage that fails now is no damage. */
+    for (size_t i = 0; i < n && !good; i++)
+        if (have[i].state == TERN_CKPT_BROKEN &&
+            tern_ckpt_verify(have[i].path, /* full= */ false, &why) < 0 &&
+            why.code == TERN_TEMPFAIL) {
+            *err = why;
+            good = -1;
+        }
     tern_ckpt_list_free(have, n);
     return good;
 }
@@ -95,35 +104,49 @@ static void find_in_ledger(const struct tern_run_attempt *a, char id[TERN_ULID_S
 
 /* ------------------------------------------------------------------ the copy */
 
-static struct tern_retain_restore how_of(struct tern_run_attempt *a, const sigset_t *ends)
+static int still_leased(void *ctx, struct tern_err *err)
 {
+    struct tern_run_attempt *a = ctx;
+
+    return a->lease ? tern_ckpt_lease_check(a->lease, err) : 0;
+}
+
+/* `ends`: filled with the signals that end it. */
+static struct tern_retain_restore how_of(struct tern_run_attempt *a, sigset_t *ends)
+{
+    tern_run_watch_signals(ends);
+    sigdelset(ends, SIGCHLD);
+    sigdelset(ends, SIGUSR2);
     return (struct tern_retain_restore){.mirror = a->o->recipe->checkpoint.mirror,
                                         .run_id = a->copy_of,
                                         .other = made_elsewhere,
+                                        .still = still_leased,
                                         .ctx = a,
                                         .ends = ends};
 }
 
-/* The mirror cannot be read.  A run that begins does not need it. */
+/* The mirror cannot be read.  A run that began now would get a new id, and the copies that may be
+ * there would never count again. */
 static int no_mirror(const struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
 
-    if (*a->copy_of && made_where(a, a->copy_of) > 0)
+    if (*a->copy_of)
         return tern_err_prefix(err,
                                "run %s has no good checkpoint in %s any more, and "
                                "checkpoint.mirror cannot be read",
                                a->copy_of, r->checkpoint.dir);
-    tern_warn("the run begins from nothing: checkpoint.mirror, which may have copies, cannot be "
-              "read: %s",
-              err->text);
-    return 0;
+    return tern_err_prefix(err,
+                           "%s has no checkpoint, and checkpoint.mirror, which may have copies, "
+                           "cannot be read (to begin anew, give another checkpoint.mirror)",
+                           r->checkpoint.dir);
 }
 
 int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
     struct tern_retain_restored copy = {0};
+    sigset_t ends;
 
     if (!r->checkpoint.mirror || !tern_run_attempt_is_trainer(a) || strcmp(a->kind, "train") != 0)
         return 0;
@@ -135,7 +158,7 @@ int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
         return 0;
     if (unknown)
         find_in_ledger(a, a->copy_of);
-    const struct tern_retain_restore how = how_of(a, /* ends= */ NULL);
+    const struct tern_retain_restore how = how_of(a, &ends);
     int rc = tern_retain_restore_find(&how, /* before= */ UINT64_MAX, &copy, err);
     if (rc < 0)
         return no_mirror(a, err);
@@ -199,10 +222,11 @@ static int bring_first_whole(struct tern_run_attempt *a, const struct tern_retai
         before = copy.step;
         damaged->v[damaged->n++] = copy;
     }
-    return tern_err_set(err, TERN_FAILED,
-                        "%s: no copy of run %s there is whole. To begin from nothing, give another "
-                        "checkpoint.dir.",
-                        how->mirror, a->id);
+    return tern_err_set(
+        err, TERN_FAILED,
+        "%s: no copy of run %s there is whole%s. To begin from nothing, give another "
+        "checkpoint.dir.",
+        how->mirror, a->id, damaged->n == DAMAGED_MAX ? " of the newest 8" : "");
 }
 
 int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
@@ -216,15 +240,18 @@ int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
     if (strcmp(a->copy_of, a->id) != 0)
         return tern_err_set(err, TERN_TEMPFAIL, "%s: another supervisor began a run there just now",
                             a->o->recipe->checkpoint.dir);
-    tern_run_watch_signals(&ends);
-    sigdelset(&ends, SIGCHLD);
-    sigdelset(&ends, SIGUSR2);
+    const int good = has_good(a->o->recipe->checkpoint.dir, err); /* another attempt's, meanwhile */
+    if (good)
+        return good < 0 ? -1 : 0;
     const struct tern_retain_restore how = how_of(a, &ends);
     const int rc = bring_first_whole(a, &how, &damaged, err);
+    a->stopped = rc < 0 && err->code == TERN_CONTINUED;
+    if (a->stopped)
+        tern_info("%s", err->text);
     for (size_t i = 0; i < damaged.n; i++) {
         if (rc == 0 && tern_retain_restore_refuse(&how, &damaged.v[i], &why) < 0)
             tern_warn("%s: is not marked as damaged: %s", damaged.v[i].path, why.text);
         tern_retain_restore_free(&damaged.v[i]);
     }
-    return rc;
+    return a->stopped ? 0 : rc;
 }

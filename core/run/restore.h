@@ -11,11 +11,11 @@
 #include "core/run/attempt.h"
 
 /* Before the lease: looks for the copy, sets a->copy, and a->id if checkpoint.dir has no run.id.
- * Fails when the copy is of another recipe than `a`'s, and when the mirror cannot be read although
- * the run has made checkpoints. */
+ * Fails when the copy is of another recipe than `a`'s, and when the mirror cannot be read. */
 int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err);
 
-/* With the lease: brings it.  Sets a->restored. */
+/* With the lease: brings it, unless a good checkpoint is there by now.  Sets a->restored, or
+ * a->stopped when a signal came, which stays pending. */
 int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err);
 
 #endif

@@ -115,15 +115,15 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
     result->attempt = a->number;
     result->signal = 0;
     result->why[0] = '\0';
-    int rc = pass_history(s, a, result);
-    if (rc == 0)
+    int rc = a->stopped ? 0 : pass_history(s, a, result);
+    if (rc == 0 && !a->stopped)
         rc = pass_preflight(s, a, result, err);
     if (rc == 0)
         rc = tern_run_environ_set(a, err);
     int sig = rc == 0 ? wait_stop(s, 0) : 0;
     if (sig) {
         a->asked = sig;
-        tern_run_outcome_stopped(result, sig, a->resumed);
+        tern_run_outcome_stopped(result, sig, a->resumed || a->copy);
     } else if (rc == 0) {
         rc = tern_run_attempt_launch(a, result, err);
     }

@@ -51,7 +51,7 @@ shard=$(names | grep "$nine/shard" | head -n 1)
 "$TOOLS/store-tool" rm "s3://copies/tiny/$shard"
 rm -rf checkpoints
 run tern run run.yaml --set steps=9
-status 0; err_has "passed over as a copy: s3://copies/tiny/$nine: of its" "a copy without one of its files is passed over"
+status 0; err_has "passed over as a copy: s3://copies/tiny/$nine: only" "a copy without one of its files is passed over"
 grep 'has no mirror' err; [ $? = 1 ]; ok $? "the run's new checkpoint of that step takes its place"
 is "$(names | grep -cxF "$shard")" 1 "the new copy has all files"
 
@@ -109,12 +109,19 @@ run tern run run.yaml --set optimizer.lr=2e-3
 status 2 "a copy of another recipe is refused"
 [ -e checkpoints ]; [ $? = 1 ]; ok $? "nothing is made for it"
 
-# ---- a bucket that fails costs a warning and no training
+# ---- a bucket that fails costs a warning and no training, once the run has begun
 rm -rf ledger checkpoints
 export TERN_STORE_DEADLINE=2
 fault 503=100000 'match=copies.*else'
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
-status 0 "a run with a bucket that fails"
+status 75 "a run does not begin while its bucket, which may have copies, fails"
+err_has 'to begin anew, give another checkpoint.mirror'; [ ! -e c2 ]; ok $? "nothing is made for it"
+fault_none
+run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=other --set steps=2
+status 0 "it begins with another mirror, on purpose"
+fault 503=100000 'match=copies.*else'
+run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
+status 0 "a run that has checkpoints goes on with a bucket that fails"
 err_has 'checkpoint.mirror'; err_has 'has no mirror'
 is "$(tern ledger sql --ledger ledger2 -r latest -n -P "select count(*) > 0 from event where kind = 'checkpoint' and severity = 'warn' and text like '%has no mirror%'")" 1 "the ledger has why there is no copy"
 fault_none

@@ -7,6 +7,7 @@
  *   store-tool head URL             size and ETag
  *   store-tool list URL             names and sizes
  *   store-tool rm URL
+ *   store-tool parts URL            standard input in one part: its ETag is no MD5 of contents
  *   store-tool uploads URL          begins an upload of two parts, lists them, ends it
  */
 #include "core/base/json.h"
@@ -155,6 +156,22 @@ static int uploads(struct tern_store *s, struct tern_err *err)
     return rc;
 }
 
+static int one_part(struct tern_store *s, struct tern_err *err)
+{
+    enum { MOST = 16 << 20 };
+    char *bytes = calloc(1, MOST), id[TERN_STORE_ID];
+    const size_t n = bytes ? fread(bytes, 1, MOST, stdin) : 0;
+    struct tern_store_part part = {.number = 1, .bytes = n};
+    int rc = tern_store_upload_begin(s, NULL, id, err);
+
+    if (rc == 0)
+        rc = tern_store_upload_part(s, NULL, id, 1, bytes, n, part.etag, err);
+    if (rc == 0)
+        rc = tern_store_upload_end(s, NULL, id, &part, 1, err);
+    free(bytes);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct tern_err err = {0};
@@ -175,6 +192,8 @@ int main(int argc, char **argv)
         rc = tern_store_list(s, "", print_entry, NULL, &err);
     else if (s && strcmp(verb, "rm") == 0)
         rc = tern_store_delete(s, NULL, &err);
+    else if (s && strcmp(verb, "parts") == 0)
+        rc = one_part(s, &err);
     else if (s && strcmp(verb, "uploads") == 0)
         rc = uploads(s, &err);
     else if (s && (rc = tern_store_head(s, NULL, &h, &err)) >= 0)

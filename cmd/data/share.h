@@ -9,8 +9,8 @@
  *     done              the set is in place: what is left in the folder is being removed
  *
  * PLAN is the beginning of the plan's SHA-256, so a late process of another plan changes nothing of
- * this one's.  A folder with "done" of its plan is dead: nobody works in it any more, and "done" is
- * the last file that goes.
+ * this one's.  No process works in a folder with "done" of its plan any more; "done" is the last
+ * file that goes.
  *
  * Claims are made with link(2), which is atomic on NFS, too; there are no locks.  A thread beats
  * the claim for as long as its process lives.  A claim whose process is gone, or that shows no life
@@ -72,7 +72,7 @@ bool data_folder_is_there(const struct data_folder *f);
 enum data_folder_state {
     DATA_FOLDER_OURS,
     DATA_FOLDER_DONE,  /* the set is in place */
-    DATA_FOLDER_GONE,  /* so it was, or somebody removed the folder */
+    DATA_FOLDER_GONE,  /* the same, and the folder with it; or a user removed it */
     DATA_FOLDER_OTHER, /* a build of another plan works in it */
 };
 enum data_folder_state data_folder_state(const struct data_folder *f);

@@ -40,14 +40,34 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
  * infinite by the conversion. */
 int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
                              const char *piece, uint64_t n, struct tern_err *err);
+/* Removes a folder that got no name. */
+void tern_convert_export_free(struct tern_convert_export *x);
+/* ---- folder.c ---- */
+
+/* Is what is written adapters alone: one file, no config of a model? */
+bool tern_convert_is_adapters(const struct tern_convert_export *x);
+/* It cannot wrap: the shape was compared with a file. */
+uint64_t tern_convert_tensor_bytes(const struct tern_ckpt_info *t);
+/* Deal the list into files of options->max_shard_bytes (0: 5 GB); it is then in their order. */
+int tern_convert_deal_files(struct tern_convert_export *x, struct tern_err *err);
 /* Make the folder `x->temp` beside `out_dir`, which is absent or empty; and give it that name, when
  * its files are durable. */
 int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
                               struct tern_err *err);
 int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
                             struct tern_err *err);
-/* Removes a folder that got no name. */
-void tern_convert_export_free(struct tern_convert_export *x);
+/* Append all bytes of tensor `i` of the list, in the type that stands there, to `fd`; `path` is for
+ * messages. */
+typedef int tern_convert_write_tensor(void *ctx, size_t i, int fd, const char *path,
+                                      struct tern_err *err);
+/* The files of weights, durable, and their index where they are several. */
+int tern_convert_write_weights(const struct tern_convert_export *x,
+                               tern_convert_write_tensor *write_tensor, void *ctx,
+                               struct tern_err *err);
+/* config.json of the types that were written, the tokenizer's files (*ret_tokenizer: there were
+ * some) and the generation config. */
+int tern_convert_write_beside(struct tern_convert_export *x, bool *ret_tokenizer,
+                              struct tern_err *err);
 /* The file `name` of the folder. */
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);

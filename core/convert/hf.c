@@ -6,7 +6,6 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/convert/nxd_adapters.h"
-#include "core/convert/shards.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,14 +14,6 @@
 #include <unistd.h>
 
 enum { PIECE = 8 << 20 }; /* bytes of weights in memory at a time */
-#define SHARD_BYTES 5000000000ull
-static const char *const torch_names[] = {
-    [TERN_CKPT_F64] = "float64",
-    [TERN_CKPT_F32] = "float32",
-    [TERN_CKPT_F16] = "float16",
-    [TERN_CKPT_BF16] = "bfloat16",
-};
-
 /* ------------------------------------------------------------------ what is to be written */
 
 /* The tensors to write, and their places. */
@@ -58,47 +49,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
     return x->from ? tern_convert_list_tensors(x, err) : -1;
 }
 
-static bool is_adapters(const struct tern_convert_export *x)
-{
-    return x->adapter_config || (x->adapters.rank && !x->options->merge);
-}
-
-static uint64_t bytes_of(const struct tern_ckpt_info *t)
-{
-    uint64_t n = tern_ckpt_type_bytes(t->type);
-
-    for (int d = 0; d < t->ndim; d++)
-        n *= t->shape[d]; /* cannot wrap: it was compared with the file */
-    return n;
-}
-
-static int deal_shards(struct tern_convert_export *x, struct tern_err *err)
-{
-    uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
-    max = is_adapters(x) ? UINT64_MAX : max; /* PEFT reads one file */
-    uint64_t *bytes = tern_alloc(x->n, sizeof *bytes, "list of tensors", err);
-
-    if (!bytes)
-        return -1;
-    for (size_t i = 0; i < x->n; i++) {
-        bytes[i] = bytes_of(&x->tensors[i]);
-        x->total += bytes[i];
-    }
-    x->n_shards = tern_convert_deal_shards(bytes, x->n, max, x->shard);
-    free(bytes);
-    return tern_convert_sort_shards(x->tensors, x->shard, x->n, x->n_shards, err);
-}
-
 /* ------------------------------------------------------------------ weights */
-
-static char *shard_name(const struct tern_convert_export *x, unsigned i)
-{
-    if (is_adapters(x))
-        return tern_strdup("adapter_model.safetensors");
-    if (x->n_shards == 1)
-        return tern_strdup("model.safetensors");
-    return tern_strf("model-%05u-of-%05u.safetensors", i + 1, x->n_shards);
-}
 
 /* Rows of a tensor, and room for them. */
 struct rows {
@@ -150,7 +101,8 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
                       struct tern_convert_merge *merge, char *piece, int fd, const char *path,
                       struct tern_err *err)
 {
-    uint64_t row = bytes_of(t) / t->shape[0], most = merge ? t->shape[1] * sizeof(double) : row;
+    uint64_t row = tern_convert_tensor_bytes(t) / t->shape[0],
+             most = merge ? t->shape[1] * sizeof(double) : row;
     struct rows w = {.piece = piece, .values = merge ? (double *)(piece + PIECE) : NULL};
 
     memcpy(w.shape, t->shape, sizeof w.shape);
@@ -194,203 +146,42 @@ static int write_tensor(struct tern_convert_export *x, const struct tern_ckpt_in
     return rc;
 }
 
-static int write_shard(struct tern_convert_export *x, unsigned i, char *piece, struct tern_err *err)
-{
-    char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name), *head = NULL;
-    size_t first = 0, n = 0, len;
-    uint64_t data;
-    struct tern_fs_new f;
-    int rc = -1;
-
-    while (x->shard[first] != i)
-        first++;
-    while (first + n < x->n && x->shard[first + n] == i)
-        n++;
-    if (tern_ckpt_safetensors_head(x->tensors + first, n, &head, &len, &data, err) < 0)
-        goto out;
-    tern_assert(n > 0 && first + n <= x->n, "shard %u: tensors %zu to %zu", i, first, first + n);
-    if (tern_fs_new_open(&f, path, 0644, err) < 0)
-        goto out;
-    rc = tern_fs_write(f.fd, head, len, path, err);
-    for (size_t k = 0; rc == 0 && k < n; k++)
-        rc = write_tensor(x, &x->tensors[first + k], piece, f.fd, path, err);
-    if (rc == 0) {
-        off_t end = lseek(f.fd, 0, SEEK_CUR);
-        tern_assert(end < 0 || (uint64_t)end == len + data, "%s: %lld bytes", path, (long long)end);
-        rc = tern_fs_new_commit(&f, err);
-    } else {
-        tern_fs_new_abort(&f);
-    }
-out:
-    free(head);
-    free(path);
-    free(name);
-    return rc;
-}
-
-/* 1e-05 as people write it, if 15 digits are exact; else all 17. */
-static char *dump_short(const json_t *j, size_t flags)
-{
-    char *text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(15) | flags);
-    json_t *back = text ? json_loads(text, 0, NULL) : NULL;
-    bool same = back && json_equal(back, j);
-
-    json_decref(back);
-    if (same)
-        return text;
-    free(text);
-    return json_dumps(j, JSON_INDENT(2) | flags);
-}
-
-int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
-                            size_t flags, struct tern_err *err)
-{
-    char *path = tern_fs_join(x->temp, name), *text = dump_short(j, flags);
-    char *line = tern_strf("%s\n", text ? text : "");
-    int rc = text ? tern_fs_replace(path, line, strlen(line), 0644, err)
-                  : tern_err_set(err, TERN_FAILED, "%s: cannot be written as JSON", path);
-
-    free(line);
-    free(text);
-    free(path);
-    return rc;
-}
-
-static int write_index(const struct tern_convert_export *x, struct tern_err *err)
-{
-    json_t *map = json_object();
-    uint64_t numbers = 0;
-
-    for (size_t i = 0; i < x->n; i++) {
-        char *name = shard_name(x, x->shard[i]);
-        json_object_set_new(map, x->tensors[i].name, json_string(name));
-        free(name);
-        numbers += bytes_of(&x->tensors[i]) / tern_ckpt_type_bytes(x->tensors[i].type);
-    }
-    json_t *index =
-        json_pack("{s:{s:I,s:I},s:o}", "metadata", "total_parameters", (json_int_t)numbers,
-                  "total_size", (json_int_t)x->total, "weight_map", map);
-    int rc = tern_convert_write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
-    json_decref(index);
-    return rc;
-}
-
-/* ------------------------------------------------------------------ the files beside them */
-
-static int write_config(struct tern_convert_export *x, struct tern_err *err)
-{
-    const char *dtype = torch_names[x->tensors[0].type];
-
-    json_object_set_new(x->config_json, "torch_dtype", json_string(dtype));
-    if (json_object_get(x->config_json, "dtype")) /* so transformers 5 calls it, and believes it */
-        json_object_set_new(x->config_json, "dtype", json_string(dtype));
-    /* What transformers needs to choose the class; a config made by hand may lack it. */
-    if (!json_object_get(x->config_json, "architectures"))
-        json_object_set_new(x->config_json, "architectures", json_pack("[s]", "LlamaForCausalLM"));
-    return tern_convert_write_json(x, "config.json", x->config_json, 0, err);
-}
-
-static bool is_tokenizer(const char *name)
-{
-    return strcmp(name, "tokenizer.model") == 0 || strcmp(name, "tokenizer.json") == 0 ||
-           strcmp(name, "vocab.json") == 0;
-}
-
-/* From the checkpoint's own copies, whose digests are checked; files that it lacks, from `from`. */
-static int copy_companions(struct tern_convert_export *x, const char *from, bool own,
-                           bool *tokenizer, struct tern_err *err)
-{
-    struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
-    size_t n = tern_ckpt_companions(own ? tern_ckpt_path(x->c) : from, files), len = 0;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        char *text = NULL, *to = tern_fs_join(x->temp, files[i].name);
-        if (!tern_fs_exists(to)) {
-            /* tokenizer.json of a large vocabulary: 35 MB. */
-            rc = own ? tern_ckpt_file_read(x->c, files[i].name, &text, &len, err)
-                     : tern_fs_read(files[i].path, 64 << 20, &text, &len, err);
-            if (rc == 0)
-                rc = tern_fs_replace(to, text, len, 0644, err);
-            if (rc == 0 && is_tokenizer(files[i].name))
-                *tokenizer = true;
-            rc = rc > 0 ? 0 : rc; /* lies there and is not of the checkpoint: left alone */
-        }
-        free(text);
-        free(to);
-    }
-    tern_ckpt_companions_free(files, n);
-    return rc;
-}
-
-static int write_companions(struct tern_convert_export *x, bool *tokenizer, struct tern_err *err)
-{
-    const char *named =
-        x->peft ? NULL : json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
-
-    if (x->options->files_from) {
-        if (!tern_fs_exists(x->options->files_from))
-            return tern_err_set(err, TERN_USAGE, "%s: there is no such tokenizer folder",
-                                x->options->files_from);
-        if (copy_companions(x, x->options->files_from, false, tokenizer, err) < 0)
-            return -1;
-    }
-    const char *adapters = x->peft ? tern_ckpt_path(tern_convert_peft_arrays(x->peft)) : NULL;
-    if (copy_companions(x, adapters, !adapters, tokenizer, err) < 0 ||
-        (x->base && copy_companions(x, tern_ckpt_path(x->base), false, tokenizer, err) < 0))
-        return -1;
-    return *tokenizer || !named ? 0 : copy_companions(x, named, false, tokenizer, err);
-}
-
 /* ------------------------------------------------------------------ the whole */
+
+struct source {
+    struct tern_convert_export *x;
+    char *piece;
+};
+
+static int append_tensor(void *ctx, size_t i, int fd, const char *path, struct tern_err *err)
+{
+    struct source *s = ctx;
+
+    return write_tensor(s->x, &s->x->tensors[i], s->piece, fd, path, err);
+}
 
 static int fill(struct tern_convert_export *x, struct tern_convert_out *out, struct tern_err *err)
 {
     /* As it is written, and in double while an adapter is put in. */
-    char *piece = tern_alloc(2 * (size_t)PIECE, 1, "weights", err);
-    int rc = piece ? 0 : -1;
+    struct source s = {x, tern_alloc(2 * (size_t)PIECE, 1, "weights", err)};
+    int rc = s.piece ? tern_convert_write_weights(x, append_tensor, &s, err) : -1;
 
-    for (unsigned i = 0; rc == 0 && i < x->n_shards; i++)
-        rc = write_shard(x, i, piece, err);
-    free(piece);
-    out->adapters = is_adapters(x);
-    if (rc == 0 && out->adapters)
+    free(s.piece);
+    out->adapters = tern_convert_is_adapters(x);
+    if (rc == 0 && !out->adapters)
+        rc = tern_convert_write_beside(x, &out->tokenizer, err);
+    else if (rc == 0)
         rc = x->adapter_config ? tern_convert_write_json(x, "adapter_config.json",
                                                          x->adapter_config, JSON_SORT_KEYS, err)
                                : tern_convert_write_adapter_config(x, err);
-    if (rc == 0 && x->n_shards > 1)
-        rc = write_index(x, err);
-    if (rc == 0 && !out->adapters)
-        rc = write_config(x, err);
-    if (rc == 0 && !out->adapters)
-        rc = write_companions(x, &out->tokenizer, err);
     return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
-}
-
-int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
-                              struct tern_err *err)
-{
-    if (tern_fs_is_free(out_dir, err) < 0)
-        return -1;
-    x->temp = tern_fs_folder_beside(out_dir, err);
-    return x->temp ? 0 : -1;
-}
-
-int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
-                            struct tern_err *err)
-{
-    if (tern_fs_rename(x->temp, out_dir, /* only_new= */ false) < 0)
-        return tern_err_sys(err, "%s: cannot be put in place", out_dir);
-    free(x->temp);
-    x->temp = NULL; /* it has its name now */
-    return tern_fs_sync_parent(out_dir, err);
 }
 
 static int export_run(struct tern_convert_export *x, const char *out_dir,
                       struct tern_convert_out *out, struct tern_err *err)
 {
     if ((!x->adapter_config && tern_convert_load_config(x, err) < 0) || list(x, err) < 0 ||
-        deal_shards(x, err) < 0 || tern_convert_folder_begin(x, out_dir, err) < 0 ||
+        tern_convert_deal_files(x, err) < 0 || tern_convert_folder_begin(x, out_dir, err) < 0 ||
         fill(x, out, err) < 0)
         return -1;
     return tern_convert_folder_end(x, out_dir, err);

@@ -55,8 +55,8 @@ int tern_convert_nxd_ranks_stage(const struct tern_convert_nxd_ranks *r, const c
 int tern_convert_nxd_ranks_find(struct tern_convert_nxd_ranks *r, int pipeline, const char *name,
                                 bool whole, struct tern_err *err);
 
-/* Tensors that nobody asked for, save those for which `may_be_left` is true, are an error, which
- * names three of them and ends in `hint`. */
+/* An error when the files hold tensors that were not taken, save those for which `may_be_left` is
+ * true; it names three of them and ends in `hint`. */
 int tern_convert_nxd_ranks_check_rest(const struct tern_convert_nxd_ranks *r,
                                       bool (*may_be_left)(const void *user, const char *name),
                                       const void *user, const char *hint, struct tern_err *err);

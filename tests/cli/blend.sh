@@ -49,6 +49,11 @@ is "$(jq -r .torch_dtype out-dir/config.json)" bfloat16 "config.json has the typ
 for f in out-dir/*.safetensors; do [ "$(stat -c %s "$f")" -gt 52000 ] && echo "$f"; done >large
 [ ! -s large ] && [ "$(ls out-dir/model-0000?-of-0000?.safetensors | wc -l)" = 2 ]; ok $? "no file of a blend is larger than --max-shard" || ls -l out-dir
 is "$(jq -r '.weight_map | keys | length' out-dir/model.safetensors.index.json)" 20 "the index has each tensor"
+# Tensors above the limit have files of their own, between those of tensors that go on behind them.
+blend two base -w 1,0 --max-shard-size 6KB; status 0; run tern ckpt export two -o parts --max-shard-size 6KB; status 0
+run tern ckpt diff --full two out-dir; status 0 "a blend in files smaller than a tensor has every weight"
+cmp -s out-dir/model.safetensors.index.json parts/model.safetensors.index.json; ok $? "its index is that of an export"
+[ "$(cat out-dir/model-*.safetensors | sha256sum)" = "$(cat parts/model-*.safetensors | sha256sum)" ]; ok $? "its files are those of an export"
 run tern ckpt export base -o narrow --dtype bf16; status 0
 blend narrow two -m linear -w 0,1; status 0; run tern ckpt export two -o two-16 --dtype bf16
 same out-dir two-16; ok $? "models of several types blend to that of the first, rounded once"

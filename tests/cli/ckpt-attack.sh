@@ -84,7 +84,7 @@ while IFS='|' read -r name command words; do
     esac
     status 2 "$name: is refused"; one_line "$name: one clear line"; err_has "$words" "$name: says '$words'"; err_has "run/$s" "$name: the place is named"
     run tern ckpt verify --full run/$s; [ "$rc" != 0 ]; ok $? "$name: does not verify"
-    # The weights are never others than before, whoever reads them.
+    # Every command that reads the weights finds those of before, or refuses.
     run tern ckpt diff --full run/$s hf
     case $name in
     companion | flipped-header) status 0 "$name: the weights are right" ;;

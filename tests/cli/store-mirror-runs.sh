@@ -1,12 +1,7 @@
 #!/bin/bash
 # checkpoint.mirror: s3://... and several runs: none copies into another's copy, or takes it for its own.
 . "$(dirname "$0")/../lib/tap.sh"
-. "$ROOT/tests/lib/s3.sh"
-. "$ROOT/tests/lib/tiny.sh"
-for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
-tiny_make >made 2>&1 || { cat made; exit 1; }
-sed -i 's/^launch: .*/launch: {threads: 1, health: off}/; s#keep: 2}#keep: 2, mirror: "s3://copies/tiny"}#' run.yaml
-names() { "$TOOLS/store-tool" list "s3://copies/${1-tiny}" 2>/dev/null | cut -f1; }
+. "$ROOT/tests/lib/mirror.sh"
 mine() { tern run run.yaml "--set=checkpoint.dir=$1" "--set=ledger.dir=ledger.$1" "${@:2}"; }
 other=01ARZ3NDEKTSV4RRFFQ69G5FAV
 

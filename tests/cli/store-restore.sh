@@ -1,12 +1,7 @@
 #!/bin/bash
 # The way back from checkpoint.mirror: s3://... when the network, the server or a signal comes in between.
 . "$(dirname "$0")/../lib/tap.sh"
-. "$ROOT/tests/lib/s3.sh"
-. "$ROOT/tests/lib/tiny.sh"
-for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
-tiny_make >made 2>&1 || { cat made; exit 1; }
-sed -i 's/^launch: .*/launch: {threads: 1, health: off}/; s#keep: 2}#keep: 2, mirror: "s3://copies/tiny"}#' run.yaml
-names() { "$TOOLS/store-tool" list "s3://copies/${1-tiny}" 2>/dev/null | cut -f1; }
+. "$ROOT/tests/lib/mirror.sh"
 train() { tern run run.yaml --set steps="$1" "${@:2}"; }
 run train 3; status 0 "a run with copies in a bucket"
 run train 4; status 0

@@ -107,4 +107,9 @@ int tern_convert_merge_read(struct tern_convert_merge *m, const int64_t start[2]
                             const int64_t shape[2], double *to, struct tern_err *err);
 void tern_convert_merge_close(struct tern_convert_merge *m);
 
+/* 1: lm_head.weight and the embedding are there and the same, as F32; 0: not; -1 with `err`.  *stop
+ * not 0 ends the comparison (TERN_FAILED); NULL: nothing does. */
+int tern_convert_head_is_embedding(struct tern_ckpt *c, const volatile sig_atomic_t *stop,
+                                   struct tern_err *err);
+
 #endif

@@ -35,13 +35,6 @@ struct tern_ckpt *tern_convert_open_bin(const char *dir, const char *file, const
 /* The files that pytorch_model.bin.index.json names. */
 struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err);
 
-/* ---- tensors.c ---- */
-
-/* 1: lm_head.weight and the embedding are the same, byte by byte; 0: they differ, or one is not
- * there; -1.  *stop not 0 ends the comparison (TERN_FAILED); NULL will do. */
-int tern_convert_head_is_embedding(struct tern_ckpt *c, const volatile sig_atomic_t *stop,
-                                   struct tern_err *err);
-
 /* ---- params.c ---- */
 
 /* Is params.json the config of the folder?  A config.json beside it comes first. */

@@ -50,34 +50,16 @@ static bool is_known_rest(const char *name)
 /* Is the output matrix of a tied model, where one is there, its embedding?  Byte by byte. */
 static int check_tied(const struct tern_infer_source *s, struct tern_err *err)
 {
-    enum { BLOCK = 1 << 20 };
-    static const char head[] = "lm_head.weight", embed[] = "model.embed_tokens.weight";
-    struct tern_ckpt_info a, b;
+    const int same = tern_ckpt_find(s->ckpt, "lm_head.weight", NULL)
+                         ? tern_convert_head_is_embedding(s->ckpt, /* stop= */ NULL, err)
+                         : 1;
 
-    if (!tern_ckpt_find(s->ckpt, head, &a) || !tern_ckpt_find(s->ckpt, embed, &b))
-        return 0;
-    bool same = a.ndim == 2 && a.shape[0] == b.shape[0] && a.shape[1] == b.shape[1];
-    uint64_t rows = 1 + BLOCK / (sizeof(float) * (b.shape[1] + 1)), n = rows * b.shape[1];
-    float *x = tern_alloc(n + 1, sizeof *x, "rows to compare", err);
-    float *y = tern_alloc(n + 1, sizeof *y, "rows to compare", err);
-    int rc = x && y ? 0 : -1;
-    for (uint64_t r = 0; rc == 0 && same && r < b.shape[0]; r += rows) {
-        const uint64_t left = b.shape[0] - r;
-        const uint64_t start[] = {r, 0}, shape[] = {left < rows ? left : rows, b.shape[1]};
-        if (tern_ckpt_read(s->ckpt, head, TERN_CKPT_F32, start, shape, x, err) < 0 ||
-            tern_ckpt_read(s->ckpt, embed, TERN_CKPT_F32, start, shape, y, err) < 0)
-            rc = -1;
-        else
-            same = memcmp(x, y, sizeof *x * shape[0] * shape[1]) == 0;
-    }
-    free(x);
-    free(y);
-    if (rc == 0 && !same)
-        rc = tern_err_set(err, TERN_USAGE,
-                          "%s: its config.json says tie_word_embeddings, and lm_head.weight is not "
-                          "the embedding. Say false there, or remove the tensor.",
-                          tern_ckpt_path(s->ckpt));
-    return rc;
+    return same
+               ? same < 0 ? -1 : 0
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: its config.json says tie_word_embeddings, and lm_head.weight is "
+                              "not the embedding. Say false there, or remove the tensor.",
+                              tern_ckpt_path(s->ckpt));
 }
 
 /* Does the config place every tensor of a folder that tern did not write?  One that it does not

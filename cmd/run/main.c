@@ -50,7 +50,7 @@ static const struct tern_opt opts[] = {
              "checkpoints and values alone; prints tokens a second and memory"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
      .help = "go on from checkpoints of another model, precision, data, seed, batch, optimizer or "
-             "schedule"},
+             "schedule; or from a copy in checkpoint.mirror of a run that is not known here"},
     {"kind", 0, TERN_OPT_TEXT, "train|smoke", "train", .to.text = &kind,
      .help = "what the ledger calls its attempts; `tern cluster smoke` makes those of the other "
              "kind"},

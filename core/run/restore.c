@@ -142,6 +142,20 @@ static int no_mirror(const struct tern_run_attempt *a, struct tern_err *err)
                            r->checkpoint.dir);
 }
 
+/* Neither run.id nor the ledger knows the copy's run: it may be another user's, with the same
+ * recipe and mirror. */
+static int check_known(const struct tern_run_attempt *a, const struct tern_retain_restored *copy,
+                       struct tern_err *err)
+{
+    if (*a->copy_of || a->o->accept || made_where(a, copy->run_id) > 0)
+        return 0;
+    return tern_err_set(
+        err, TERN_USAGE,
+        "%s is of run %.*s, which neither %s nor the ledger knows. To go on as that "
+        "run, add --accept; to begin anew, give another checkpoint.mirror.",
+        copy->path, TERN_CKPT_ULID - 1, copy->run_id, a->o->recipe->checkpoint.dir);
+}
+
 int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
@@ -164,7 +178,9 @@ int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
         return no_mirror(a, err);
     if (rc == 0)
         return 0;
-    rc = tern_inputs_same_run(r, copy.path, tern_ckpt_meta(copy.manifest), a->o->accept, err);
+    rc = check_known(a, &copy, err);
+    if (rc == 0)
+        rc = tern_inputs_same_run(r, copy.path, tern_ckpt_meta(copy.manifest), a->o->accept, err);
     if (rc == 0)
         memcpy(a->copy_of, copy.run_id, sizeof a->copy_of);
     a->copy = rc == 0;

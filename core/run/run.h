@@ -31,7 +31,8 @@ struct tern_run_options {
     const char *trainer; /* path of tern-train, for ranks without workload.command */
     const char *task;    /* path of tern-task, which every rank runs under; NULL: none */
     const char *inside;  /* of tern-inside, likewise in a container; NULL: none */
-    bool accept;         /* resume although settings that must not change in a run have changed */
+    bool accept;         /* resume although settings that must not change in a run have changed, or
+                            from a mirror's copy of a run that is not known here */
     int64_t ranks;       /* processes outside Slurm; 0: the recipe's for a node */
     const char *kind;    /* of attempt, the ledger's; NULL: train */
     int64_t restarts;    /* attempts after the first; -1: the job's, else the recipe's */

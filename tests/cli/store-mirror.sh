@@ -104,6 +104,14 @@ run tern run run.yaml --set checkpoint.dir=fresh --set steps=2
 status 0 "another checkpoint.dir begins a run"
 [ "$(cat fresh/run.id)" != "$id" ]; ok $? "the new run has its own id"
 grep -q 'comes back' err; [ $? = 1 ]; ok $? "the copies of the other run stay where they are"
+# Another user's run: the same recipe and bucket, and nothing here that knows it.
+run tern run run.yaml --set checkpoint.dir=theirs --set ledger.dir=theirs.ledger
+status 2 "copies of a run that is not known here are not taken"; one_line; err_has "is of run $id, which neither "; err_has "add --accept"
+[ -e theirs ]; [ $? = 1 ]; ok $? "no folder is made for it"
+run tern run run.yaml --set checkpoint.dir=theirs --set ledger.dir=theirs.ledger --accept
+status 0 "with --accept the run goes on, though folder and ledger are gone"
+is "$(cat theirs/run.id)" "$id" "it is the run of the copy"
+rm -rf theirs theirs.ledger
 rm -rf checkpoints
 run tern run run.yaml --set optimizer.lr=2e-3
 status 2 "a copy of another recipe is refused"

@@ -126,7 +126,7 @@ rm -r etc/plugstack.conf.d
 # ---- stopped in the middle: what was written can be undone
 # The real mv, before whose n-th call the installing shell is killed.
 mkdir killing; printf '#!/bin/sh\nn=$(cat %s/count); echo $((n - 1)) >%s/count; [ "$n" -gt 0 ] || kill -9 $PPID; exec /bin/mv "$@"\n' "$WORK" "$WORK" >killing/mv; chmod +x killing/mv
-for n in 0 1 2 9 $(long && echo 20); do
+for n in $(long && echo 0 2 20) 1 9; do
     echo $n >count
     inst install "$slurm" PATH="$WORK/killing:$PATH"
     [ $rc != 0 ]; ok $? "killed at rename $n"

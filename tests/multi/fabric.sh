@@ -2,13 +2,14 @@
 # Collectives between processes on this machine, over shared memory and over libfabric's tcp.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
+some=$(long && echo 40 || echo 20) few=$(long && echo 12 || echo 6) # operations of random ones
 
 for n in $(long && echo 1 2 3 4 5 7 8 || echo 1 8); do
     run timeout 60 "$R" random $n "$n" 40
     status 0 "$n ranks in shared memory: random operations agree with the reference"
 done
 for n in $(long && echo 2 3 5 8 || echo 3); do
-    TERN_FABRIC_SHARE=1 run timeout 60 "$R" random $n 1$n 25
+    TERN_FABRIC_SHARE=1 run timeout 60 "$R" random $n 1$n 15
     status 0 "$n ranks over libfabric: the same, bit for bit"
 done
 for n in $(long && echo 2) 5; do
@@ -52,13 +53,13 @@ TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp TERN_FABRIC_PROVIDER='tcp;ofi_rxm' run tern 
 status 0; out_has 'tcp;ofi_rxm' "tcp;ofi_rxm is used when it is asked for"
 FI_PROVIDER=udp,shm TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; grep -qi 'udp;ofi_rxd' out; ok $? "what FI_PROVIDER names is taken"
-TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 8 21 40
+TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 8 21 $some
 status 0 "four nodes of two: random operations agree"
-TERN_FABRIC_SHARE=3 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 7 31 40
+TERN_FABRIC_SHARE=3 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 7 31 $some
 status 0 "uneven nodes (3, 3, 1): random operations agree"
 
 # Operations of three groups under way at once, begun and waited for in another order on every rank.
-for shape in $(long && echo 8:4 1:2 1:5 2:6 3:7 || echo 8:4 2:6); do
+for shape in $(long && echo 8:4 1:2 1:5 3:7) 2:6; do
     TERN_FABRIC_SHARE=${shape%:*} run timeout 60 "$R" pending "${shape#*:}" 3 6
     status 0 "${shape#*:} ranks, ${shape%:*} a node: several groups at once"
 done
@@ -79,7 +80,7 @@ for a in doubling tree halving direct ring bruck; do
     for shape in $(long && echo 1:5 1:8 2:8 3:7 || echo 3:7); do
         order=any; [ "${shape%:*}" = 1 ] && order=
         TERN_FABRIC_ALGORITHM=$a TERN_FABRIC_SHARE=${shape%:*} TEST_FABRIC_ORDER=$order \
-            run timeout 60 "$R" random "${shape#*:}" 4 12
+            run timeout 60 "$R" random "${shape#*:}" 4 $few
         status 0 "$a: ${shape#*:} ranks, ${shape%:*} a node"
     done
 done

@@ -3,7 +3,7 @@
 # gives the same bits again; a checkpoint of any loads into any other.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/layouts.sh"
-steps=$(long && echo 50 || echo 12)
+steps=$(long && echo 50 || echo 6)
 layouts_make "$steps" || echo "Bail out! no setting"
 
 same_curve train-ranks-f64 1e-9 "$steps" <<'L'

@@ -6,7 +6,8 @@ for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
 . "$ROOT/tests/lib/tiny.sh"
 tiny_make >made 2>&1 || { cat made; exit 1; }
 sed -i 's/^steps:.*/steps: 1500/; s/every: 1, keep: 2/every: 500, keep: 2/' run.yaml
-sed 's/^steps:.*/steps: 600/' run.yaml >moved.yaml
+n=$(long && echo 600 || echo 300)
+sed "s/^steps:.*/steps: $n/; s/every: 500/every: $n/" run.yaml >moved.yaml
 losses() { tern ledger sql -l "$1" -r latest -n -P "select count(distinct step) from step where name = 'loss'"; }
 
 # Moved away in the middle, and removed: it is there again, with all that was recorded before.
@@ -15,13 +16,13 @@ for how in 'rm -rf ledger' 'mv ledger away'; do
     tern run moved.yaml --ranks 2 2>err & pid=$!
     until_true grep -q 'step [1-9]' err; $how; wait $pid; rc=$? cmd="$how in the middle of a run"
     status 0; err_has "is not there any more"
-    is "$(losses ledger)" 600 "every step is in the ledger that is there now"
+    is "$(losses ledger)" $n "every step is in the ledger that is there now"
     run tern ledger verify -l ledger; status 0
-    is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|600|600|0" "the run's end is in the ledger that is there now"
+    is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|$n|$n|0" "the run's end is in the ledger that is there now"
     long || break
 done
 # Another ledger than the one that knows the run's checkpoints.
-run tern run moved.yaml --ranks 2 --set ledger.dir=other --set steps=601; status 0; err_has "which had some before"
+run tern run moved.yaml --ranks 2 --set ledger.dir=other --set steps=$((n + 1)); status 0; err_has "which had some before"
 
 if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then skip "a full disk: only root can mount one"; tap_done; exit; fi
 rm -rf ledger checkpoints; mkdir small

@@ -3,7 +3,7 @@
 # checkpoint loads into any other layout, into the evaluation and into a run of all weights.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/layouts.sh"
-steps=$(long && echo 50 || echo 12)
+steps=$(long && echo 50 || echo 6)
 layouts_make "$steps" || echo "Bail out! no setting"
 go="steps=8 optimizer.lr=1e-2 schedule.kind=constant schedule.min_lr=0"
 ended() { sed -n "s/.*step $1: held: perplexity \([0-9.]*\) .*/\1/p" err; }

@@ -6,7 +6,7 @@
 layouts_make 50 || echo "Bail out! no setting"
 
 # "rank R: A allocations in S steps, B bytes staged", of the steps after the tenth: the most of any.
-steps=$(long && echo 50 || echo 20) ranks=4
+steps=$(long && echo 50 || echo 14) ranks=4
 most() { # FIELD
     awk -v f="$1" -v n=$ranks -v s=$((steps - 10)) '$1 == "rank" && $4 == "allocations" && $6 == s {k++; if ($f > m) m = $f} END {if (k == n) print m + 0}' err
 }
@@ -34,8 +34,9 @@ operations() { # STEPS: of all ranks by the end of the last one
     TERN_FABRIC_DUMP=dumps train 4 steps=$1 schedule.warmup=0
     tern fabric flight-report dumps | sed -n 's/^last to come, of \([0-9]*\) operations.*/\1/p'
 }
-few=$(operations 5) more=$(operations 25)
-[ $((more - few)) = 60 ]; ok $? "20 steps of 4 data ranks are 60 operations (after 5: ${few:-none}, after 25: ${more:-none})"
+n=$(long && echo 20 || echo 5)
+few=$(operations 5) more=$(operations $((5 + n)))
+[ $((more - few)) = $((3 * n)) ]; ok $? "$n steps of 4 data ranks are $((3 * n)) operations (after 5: ${few:-none}, after $((5 + n)): ${more:-none})"
 
 # Gradients, parameters and activations lie where mates reach them: a step copies next to nothing
 # for them to read, of the megabytes that go through its sums.  The short form's model has fewer

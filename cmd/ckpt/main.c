@@ -3,6 +3,7 @@
 #include "cmd/ckpt/diff.h"
 #include "cmd/ckpt/export.h"
 #include "cmd/ckpt/external.h"
+#include "cmd/ckpt/reshard.h"
 #include "cmd/ckpt/room.h"
 #include "cmd/cmd.h"
 
@@ -405,13 +406,14 @@ static const struct tern_cmd show_cmd = {
 
 /* ------------------------------------------------------------------ the program */
 
-static const struct tern_cmd *const verbs[] = {
-    &ls_cmd,     &show_cmd,        &ckpt_diff_cmd,  &verify_cmd,     &ckpt_du_cmd, &ckpt_prune_cmd,
-    &mirror_cmd, &ckpt_export_cmd, &ckpt_merge_cmd, &ckpt_blend_cmd, NULL};
+static const struct tern_cmd *const verbs[] = {&ls_cmd,         &show_cmd,         &ckpt_diff_cmd,
+                                               &verify_cmd,     &ckpt_du_cmd,      &ckpt_prune_cmd,
+                                               &mirror_cmd,     &ckpt_export_cmd,  &ckpt_merge_cmd,
+                                               &ckpt_blend_cmd, &ckpt_reshard_cmd, NULL};
 
 static const struct tern_cmd ckpt = {
     .name = "ckpt",
-    .summary = "list, compare, verify, prune, copy, export, merge and blend checkpoints",
+    .summary = "list, compare, verify, prune, copy, export, merge, blend and reshard checkpoints",
     .about =
         "A checkpoint is a folder step-NNNNNNNN of safetensors shards and a manifest, published "
         "by one rename.  The newest is the highest step that verifies.",

@@ -73,7 +73,7 @@ static int array_check(const struct tern_ckpt_array *a, struct tern_err *err)
     return 0;
 }
 
-static int plan(struct tern_ckpt_saving *s, struct tern_err *err)
+int tern_ckpt_save_plan(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct tern_ckpt_info *infos = tern_alloc(s->o.n + 1, sizeof *infos, "list of arrays", err);
     uint64_t data_bytes, elements;
@@ -134,7 +134,7 @@ static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
     return 0;
 }
 
-static int prepare(struct tern_ckpt_saving *s, struct tern_err *err)
+int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct stat st;
 
@@ -384,7 +384,7 @@ static int begin(struct tern_ckpt_saving *s, int rc, struct tern_ckpt_staging *s
     s->mine = (struct tern_ckpt_report){.step = s->o.step};
     s->mine.attempt = s->lease ? tern_ckpt_lease_attempt(s->lease) : 0;
     if (rc == 0)
-        rc = plan(s, err);
+        rc = tern_ckpt_save_plan(s, err);
     s->mine.bytes = s->bytes;
     if (exchange(s, rc, err) < 0 || same_step(s, err) < 0)
         return -1;
@@ -392,7 +392,7 @@ static int begin(struct tern_ckpt_saving *s, int rc, struct tern_ckpt_staging *s
         s->total += s->reports[r].bytes;
     s->temp = tern_strf("%s.tmp-%u", s->final, s->reports[0].attempt);
     if (s->rank == 0) {
-        rc = prepare(s, err);
+        rc = tern_ckpt_save_prepare(s, err);
         s->made = rc == 0;
     }
     if (rc == 0 && staging)
@@ -469,15 +469,8 @@ int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *r
     return 1;
 }
 
-void tern_ckpt_save_free(struct tern_ckpt_saving *s)
+void tern_ckpt_save_clear(struct tern_ckpt_saving *s)
 {
-    if (!s)
-        return;
-    atomic_store(&s->halt, true);
-    if (s->threaded)
-        leave(s, &s->err);
-    if (s->made)
-        tern_fs_remove_tree(s->temp, NULL); /* a rest is pruned later */
     for (size_t i = 0; i < s->o.n; i++)
         free((char *)s->o.arrays[i].name);
     for (size_t i = 0; i < s->o.n_files; i++) {
@@ -497,6 +490,18 @@ void tern_ckpt_save_free(struct tern_ckpt_saving *s)
     free(s->tables);
     free(s->temp);
     free(s->final);
+}
+
+void tern_ckpt_save_free(struct tern_ckpt_saving *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->halt, true);
+    if (s->threaded)
+        leave(s, &s->err);
+    if (s->made)
+        tern_fs_remove_tree(s->temp, NULL); /* a rest is pruned later */
+    tern_ckpt_save_clear(s);
     free(s);
 }
 

@@ -21,11 +21,18 @@ enum tern_ckpt_stage {
     TERN_CKPT_PUBLISHES, /* rank 0 */
 };
 
+/* Where a save's bytes come from that are not in memory: `n` rows of array `i`'s slice, elements of
+ * its first dimension; of a scalar the whole.  0, or -1 with `err`. */
+typedef int tern_ckpt_save_source(void *ctx, size_t i, uint64_t first, uint64_t n, void *to,
+                                  struct tern_err *err);
+
 struct tern_ckpt_saving {
     struct tern_ckpt_save_options o; /* all it points to is this save's own; no peers, no lease */
     struct tern_ckpt_peers peers;
     struct tern_ckpt_lease *lease; /* of rank 0, else NULL */
     int rank, size;
+    tern_ckpt_save_source *source; /* NULL: the arrays' data are in memory */
+    void *source_ctx;
     /* This rank's shard. */
     const struct tern_ckpt_array **own; /* [n_own] of o.arrays */
     size_t n_own, head_len;
@@ -52,10 +59,16 @@ struct tern_ckpt_saving {
     struct tern_err err;     /* and its error */
 };
 
+/* What this rank's shard will hold: its header, and its bytes. */
+int tern_ckpt_save_plan(struct tern_ckpt_saving *s, struct tern_err *err);
+/* Rank 0: room, and the temporary folder. */
+int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err);
 /* Stage WRITES of this rank: its shard and table; on rank 0 the small files, too. */
 int tern_ckpt_save_write(struct tern_ckpt_saving *s, struct tern_err *err);
 /* A whole small file, durable. */
 int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct tern_err *err);
+/* Frees what the save holds, but not `s`; no stage is under way. */
+void tern_ckpt_save_clear(struct tern_ckpt_saving *s);
 /* Stage PUBLISHES, on rank 0. */
 int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err);
 

@@ -88,8 +88,28 @@ static json_t *list_of(const uint64_t *v, int n)
     return a;
 }
 
+/* Bytes `at` and on of array `a`, at most PIECE or one row: how many, and where they are. */
+static int next_piece(const struct tern_ckpt_saving *s, const struct tern_ckpt_array *a,
+                      uint64_t at, uint64_t bytes, char *room, const char **ret_piece,
+                      uint64_t *ret_n, struct tern_err *err)
+{
+    *ret_n = bytes - at < PIECE ? bytes - at : PIECE;
+    if (!s->source) {
+        *ret_piece = (const char *)a->data + at;
+        return 0;
+    }
+    const uint64_t row = a->ndim ? bytes / a->shape[0] : bytes;
+    if (row > PIECE)
+        return tern_err_set(err, TERN_USAGE, "array '%s' has rows of %llu bytes (at most %d)",
+                            a->name, (unsigned long long)row, PIECE);
+    *ret_n -= *ret_n % row;
+    *ret_piece = room;
+    return s->source(s->source_ctx, (size_t)(a - s->o.arrays), at / row, *ret_n / row, room, err);
+}
+
 static int write_array(const struct tern_ckpt_saving *s, int fd, const struct tern_ckpt_array *a,
-                       const char *path, uint64_t *offset, json_t *list, struct tern_err *err)
+                       char *room, const char *path, uint64_t *offset, json_t *list,
+                       struct tern_err *err)
 {
     uint64_t bytes = 0;
     uint8_t sha[TERN_SHA256_BYTES];
@@ -97,13 +117,15 @@ static int write_array(const struct tern_ckpt_saving *s, int fd, const struct te
     struct tern_sha256 *sum = tern_sha256_new();
 
     tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
-    for (uint64_t at = 0, n; at < bytes; at += n) {
-        const char *p = (const char *)a->data + at;
-        n = bytes - at < PIECE ? bytes - at : PIECE;
-        tern_sha256_add(sum, p, n);
+    for (uint64_t at = 0, n = 0; at < bytes; at += n) {
+        const char *p = NULL;
         int rc = atomic_load(&s->halt)
                      ? tern_err_set(err, TERN_FAILED, "%s: the save was given up", path)
-                     : tern_fs_write(fd, p, n, path, err);
+                     : next_piece(s, a, at, bytes, room, &p, &n, err);
+        if (rc == 0) {
+            tern_sha256_add(sum, p, n);
+            rc = tern_fs_write(fd, p, n, path, err);
+        }
         if (rc < 0) {
             tern_sha256_end(sum, NULL);
             return -1;
@@ -140,18 +162,22 @@ static int write_arrays(const struct tern_ckpt_saving *s, const char *path, json
                         struct tern_err *err)
 {
     uint64_t offset = s->head_len;
-    int fd = create(path, err), rc = -1;
+    char *room = s->source ? tern_alloc(PIECE, 1, path, err) : NULL;
+    int fd = s->source && !room ? -1 : create(path, err), rc = -1;
 
     json_array_clear(list);
-    if (fd < 0)
+    if (fd < 0) {
+        free(room);
         return -1;
+    }
     tern_assert_cmp(s->head_len % 8, ==, 0);
     tern_assert_cmp(s->head_len, <=, s->bytes);
     rc = reserve(fd, s->bytes, path, err);
     if (rc == 0)
         rc = tern_fs_write(fd, s->head, s->head_len, path, err);
     for (size_t i = 0; rc == 0 && i < s->n_own; i++)
-        rc = write_array(s, fd, s->own[i], path, &offset, list, err);
+        rc = write_array(s, fd, s->own[i], room, path, &offset, list, err);
+    free(room);
     if (rc == 0) {
         tern_assert_cmp(offset, ==, s->bytes);
         return seal(fd, s->bytes, path, err);

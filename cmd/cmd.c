@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <errno.h>
@@ -69,6 +70,7 @@ void tern_cmd_say(const char *fmt, ...)
         abort();
     va_end(ap);
     tern_str_mask(line);
+    tern_progress_hide();
     puts(line);
     free(line);
 }
@@ -141,6 +143,7 @@ static int run(const struct tern_cmd *cmd, const char *full_name, int argc, char
         return flush(TERN_OK);
     }
     rc = cmd->run(n_args, argv + 1, &err);
+    tern_progress_end();
     return flush(rc < 0 ? say(&err) : rc);
 }
 

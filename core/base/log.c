@@ -1,5 +1,6 @@
 #include "core/base/log.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 
@@ -28,12 +29,6 @@ void tern_log_threshold(enum tern_log_level level)
     threshold = (int)level;
 }
 
-void tern_log_copy(void (*copy)(const char *line, size_t len))
-{
-    copy_to = copy;
-    copy_pid = getpid();
-}
-
 static int threshold_from_environment(void)
 {
     const char *v = tern_var("TERN_LOG_LEVEL");
@@ -42,6 +37,19 @@ static int threshold_from_environment(void)
         if (strcmp(v, names[i]) == 0)
             return i;
     return TERN_LOG_INFO;
+}
+
+bool tern_log_says(enum tern_log_level level)
+{
+    if (threshold < 0)
+        threshold = threshold_from_environment();
+    return (int)level <= threshold;
+}
+
+void tern_log_copy(void (*copy)(const char *line, size_t len))
+{
+    copy_to = copy;
+    copy_pid = getpid();
 }
 
 /* Paths and names in a message may come from other users.  Newlines stay. */
@@ -60,30 +68,33 @@ static void mask(char *line)
 void tern_log(enum tern_log_level level, const char *fmt, ...)
 {
     int saved = errno;
-    char line[2048]; /* an error's text, twice */
+    char room[2064]; /* an error's text, twice */
+    const char *clear = tern_progress_clear();
+    const size_t before = strlen(clear);
+    char *line = room + before;
+    const int size = (int)(sizeof room - before);
     va_list ap;
 
-    if (threshold < 0)
-        threshold = threshold_from_environment();
-    if ((int)level > threshold)
+    if (!tern_log_says(level))
         return;
     char when[40] = "";
     struct timespec now;
     if (level == TERN_LOG_DEBUG && clock_gettime(CLOCK_REALTIME, &now) == 0)
         snprintf(when, sizeof when, "debug: %lld.%06ld ", (long long)now.tv_sec,
                  now.tv_nsec / 1000);
-    int n = snprintf(line, sizeof line, "%s: %s", prefix,
+    int n = snprintf(line, (size_t)size, "%s: %s", prefix,
                      level == TERN_LOG_ERROR  ? "error: "
                      : level == TERN_LOG_WARN ? "warning: "
                                               : when);
     va_start(ap, fmt);
-    n += vsnprintf(line + n, sizeof line - (size_t)n, fmt, ap);
+    n += vsnprintf(line + n, (size_t)(size - n), fmt, ap);
     va_end(ap);
-    if (n > (int)sizeof line - 2)
-        n = (int)sizeof line - 2;
+    if (n > size - 2)
+        n = size - 2;
     mask(line);
     line[n++] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)n) < 0) {
+    memcpy(room, clear, before);
+    if (write(STDERR_FILENO, room, before + (size_t)n) < 0) {
         /* nowhere left to say it */
     }
     if (copy_to && getpid() == copy_pid)

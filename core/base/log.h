@@ -1,8 +1,10 @@
 /* Messages for people, on stderr.  Rooms in core/ log little: only facts that fit no error and that
- * a person needs.  Thread-safe: a line is one write(2). */
+ * a person needs.  Thread-safe: a line is one write(2), which first clears the line of progress.h.
+ */
 #ifndef TERN_BASE_LOG_H
 #define TERN_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum tern_log_level { TERN_LOG_ERROR, TERN_LOG_WARN, TERN_LOG_INFO, TERN_LOG_DEBUG };
@@ -12,6 +14,9 @@ void tern_log_name(const char *name);
 
 /* Lines above `level` are dropped.  Default: INFO, or TERN_LOG_LEVEL (error|warn|info|debug). */
 void tern_log_threshold(enum tern_log_level level);
+
+/* Are lines of `level` written? */
+bool tern_log_says(enum tern_log_level level);
 
 /* One line; a newline is added.  Debug lines carry the time (seconds since 1970).  Keeps errno. */
 void tern_log(enum tern_log_level level, const char *fmt, ...)

@@ -72,6 +72,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_PROFILE_SET", "",
      "Set with a profile's variables: their names and hashes of their values, by which tern "
      "distinguishes them from your own."},
+    {"TERN_PROGRESS_MS", "",
+     "For tests: milliseconds before the first line of progress, and between lines."},
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: proves to the trainer that --tern arrived there."},
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},

@@ -35,6 +35,9 @@ struct tern_fetch_file {
     enum tern_fetch_digest kind;
     char digest[65]; /* hex */
     char etag[256];  /* the object must still be that one; "": any */
+    /* The caller has a digest of its own: bytes that are wrong each time are taken, and judged by
+     * that, where an error would tell nothing of the other files. */
+    bool judged_later;
 };
 
 /* Sets the file's etag, as a list of object storage has it, and kind and digest from one that is an

@@ -89,6 +89,7 @@ struct range {
     size_t len, have;    /* bytes that are there: a next try goes on behind them */
     uint64_t whole;      /* size of the object, once told */
     char text[64];       /* the header's value: "bytes=0-99" */
+    bool unchecked;      /* the checksum is not looked at */
     bool checked;        /* the headers of this answer */
     unsigned n_whole;    /* answers of more than was asked for */
     struct tern_err err; /* a failure for good, found in a header */
@@ -199,7 +200,8 @@ static int range_check(void *ctx, const struct tern_store_reply *r, char why[200
         return tern_err_set(err, g->err.code, "%s", g->err.text);
     if (!*g->why && g->have < g->len)
         snprintf(g->why, sizeof g->why, "the server sends fewer bytes than %s of it", g->text);
-    if (!*g->why && g->at == 0 && g->whole == g->len && !tern_store_digest_good(r, g->to, g->len)) {
+    if (!*g->why && !g->unchecked && g->at == 0 && g->whole == g->len &&
+        !tern_store_digest_good(r, g->to, g->len)) {
         snprintf(g->why, sizeof g->why, "the bytes do not match the server's checksum of them");
         g->have = 0;
     }
@@ -220,38 +222,53 @@ static int range_status(struct range *g, long status, struct tern_err *err)
     return tern_err_set(err, g->err.code, "%s", g->err.text);
 }
 
-int tern_store_read(struct tern_store *s, const char *name, const char *etag, uint64_t at,
-                    size_t len, void *to, struct tern_err *err)
+static int read_range(struct range *g, const char *name, struct tern_err *err)
 {
-    struct range g = {.s = s, .etag = etag, .to = to, .at = at, .len = len};
+    struct tern_store *s = g->s;
     struct tern_store_call c = {.method = "GET",
                                 .key = tern_store_key(s, name),
                                 .what = "cannot be read",
                                 .take = range_take,
                                 .check = range_check,
                                 .begin = range_begin,
-                                .ctx = &g};
+                                .ctx = g};
     struct tern_store_reply r;
 
-    if (len == 0) {
+    if (g->len == 0) {
         free(c.key);
         return 0;
     }
-    g.key = c.key;
-    c.headers[c.n_headers++] = (struct tern_store_pair){"Range", g.text};
+    g->key = c.key;
+    c.headers[c.n_headers++] = (struct tern_store_pair){"Range", g->text};
     if (s->url.scheme == TERN_STORE_S3) {
         c.headers[c.n_headers++] = (struct tern_store_pair){"x-amz-checksum-mode", "ENABLED"};
-        if (etag && *etag && !tern_str_starts(etag, "W/"))
-            c.headers[c.n_headers++] = (struct tern_store_pair){"If-Match", etag};
+        if (g->etag && *g->etag && !tern_str_starts(g->etag, "W/"))
+            c.headers[c.n_headers++] = (struct tern_store_pair){"If-Match", g->etag};
     }
     int rc = tern_store_do(s, &c, &r, /* ret_first= */ NULL, err);
     if (rc == 0) {
         if (r.status / 100 != 2)
-            rc = range_status(&g, r.status, err);
+            rc = range_status(g, r.status, err);
         tern_store_reply_free(&r);
     }
     free(c.key);
     return rc;
+}
+
+int tern_store_read(struct tern_store *s, const char *name, const char *etag, uint64_t at,
+                    size_t len, void *to, struct tern_err *err)
+{
+    struct range g = {.s = s, .etag = etag, .to = to, .at = at, .len = len};
+
+    return read_range(&g, name, err);
+}
+
+int tern_store_read_unchecked(struct tern_store *s, const char *name, const char *etag, uint64_t at,
+                              size_t len, void *to, struct tern_err *err)
+{
+    struct range g = {.s = s, .etag = etag, .to = to, .at = at, .len = len, .unchecked = true};
+
+    return read_range(&g, name, err);
 }
 
 /* ---- texts ---- */

@@ -24,6 +24,7 @@ struct tern_retain_bucket {
 };
 
 struct tern_retain_bucket *tern_retain_bucket_open(const char *url, const char *run_id,
+                                                   const struct tern_store_how *how,
                                                    struct tern_err *err)
 {
     struct tern_retain_bucket *b = tern_alloc(1, sizeof *b, "a bucket", err);
@@ -31,7 +32,7 @@ struct tern_retain_bucket *tern_retain_bucket_open(const char *url, const char *
     if (!b)
         return NULL;
     b->run_id = tern_strdup(run_id);
-    b->store = tern_store_open(url, NULL, err);
+    b->store = tern_store_open(url, how, err);
     if (b->store)
         return b;
     tern_retain_bucket_close(b);

@@ -29,8 +29,9 @@
 
 struct tern_retain_bucket;
 
-/* Sends nothing yet. */
+/* Sends nothing yet.  `how` may be NULL: the usual limits. */
 struct tern_retain_bucket *tern_retain_bucket_open(const char *url, const char *run_id,
+                                                   const struct tern_store_how *how,
                                                    struct tern_err *err);
 void tern_retain_bucket_close(struct tern_retain_bucket *b); /* NULL is fine */
 

@@ -86,7 +86,7 @@ static char *place_of(const struct tern_retain_look *k, const char *name)
 static struct tern_retain_bucket *bucket_of(struct tern_retain_look *k, struct tern_err *err)
 {
     if (!k->bucket)
-        k->bucket = tern_retain_bucket_open(k->o.mirror, k->o.run_id, err);
+        k->bucket = tern_retain_bucket_open(k->o.mirror, k->o.run_id, /* how= */ NULL, err);
     return k->bucket;
 }
 

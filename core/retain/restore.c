@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,23 @@ bool tern_retain_restore_is_damage(const struct tern_err *err)
     return err->code == TERN_USAGE;
 }
 
+void tern_retain_restore_pass(struct tern_retain_restore_passed *p, const struct tern_err *why)
+{
+    tern_warn("passed over as a copy: %s", why->text);
+    if (p->n++ == 0)
+        p->newest = *why;
+}
+
+int tern_retain_restore_none(const struct tern_retain_restore *how,
+                             const struct tern_retain_restore_passed *p, struct tern_err *err)
+{
+    if (p->n == 0)
+        return 0;
+    return tern_err_set(err, p->newest.code,
+                        "%s: no copy there can be used, of %zu; the newest: %s", how->mirror, p->n,
+                        p->newest.text);
+}
+
 bool tern_retain_restore_is_ended(const struct tern_retain_restore *how)
 {
     sigset_t pending;
@@ -68,35 +86,64 @@ bool tern_retain_restore_is_ended(const struct tern_retain_restore *how)
 
 /* ------------------------------------------------------------------ in a folder */
 
+/* The manifest at `path`, whatever else is there; NULL with the reason. */
+static struct tern_ckpt *read_manifest(const char *path, struct tern_err *err)
+{
+    char *file = tern_fs_join(path, TERN_CKPT_MANIFEST), *text = NULL;
+    struct tern_ckpt *c = NULL;
+    size_t len;
+
+    if (tern_fs_read(file, TERN_CKPT_MANIFEST_MAX, &text, &len, err) == 0)
+        c = tern_ckpt_open_manifest(path, text, len, err);
+    free(text);
+    free(file);
+    return c;
+}
+
+/* Is the copy complete, and of the run?  1, 0, -1. */
+static int look_at(const struct tern_retain_restore *how, const struct tern_ckpt_entry *e,
+                   struct tern_retain_restored *copy, struct tern_retain_restore_passed *passed,
+                   struct tern_err *err)
+{
+    struct tern_err why = {0};
+    struct tern_ckpt *c = read_manifest(e->path, &why);
+
+    copy->path = tern_strdup(e->path);
+    copy->name = tern_strdup(tern_fs_basename(e->path));
+    copy->bytes = e->bytes;
+    if (c && !tern_retain_restore_take(how, c, copy))
+        return 0;
+    if (c && tern_ckpt_verify(e->path, /* full= */ false, &why) == 0)
+        return 1;
+    if (why.code == TERN_TEMPFAIL) /* storage that fails now is no damage */
+        return tern_err_set(err, why.code, "%s", why.text);
+    tern_retain_restore_pass(passed, &why);
+    return 0;
+}
+
 static int find_in_folder(const struct tern_retain_restore *how, uint64_t before,
                           struct tern_retain_restored *copy, struct tern_err *err)
 {
+    struct tern_retain_restore_passed passed = {0};
     struct tern_ckpt_entry *have = NULL;
+    struct stat st;
     size_t n = 0;
     int rc = 0;
 
-    if (!tern_fs_exists(how->mirror))
-        return 0;
+    if (TERN_AGAIN(lstat(how->mirror, &st)) < 0)
+        return errno == ENOENT ? 0 : tern_err_sys(err, "%s: cannot look at it", how->mirror);
     if (tern_ckpt_list(how->mirror, &have, &n, err) < 0)
         return -1;
     for (size_t i = n; i-- > 0 && rc == 0;) {
-        if (have[i].step >= before)
+        if (have[i].step >= before ||
+            (have[i].state != TERN_CKPT_GOOD && have[i].state != TERN_CKPT_BROKEN))
             continue;
-        if (have[i].state == TERN_CKPT_BROKEN)
-            tern_warn("passed over as a copy: %s", have[i].why);
-        struct tern_ckpt *c =
-            have[i].state == TERN_CKPT_GOOD ? tern_ckpt_open(have[i].path, NULL) : NULL;
-        if (!c)
-            continue;
-        rc = tern_retain_restore_take(how, c, copy);
-        copy->path = tern_strdup(have[i].path);
-        copy->name = tern_strdup(tern_fs_basename(have[i].path));
-        copy->bytes = have[i].bytes;
-        if (rc == 0)
+        rc = look_at(how, &have[i], copy, &passed, err);
+        if (rc <= 0)
             tern_retain_restore_free(copy);
     }
     tern_ckpt_list_free(have, n);
-    return rc;
+    return rc == 0 ? tern_retain_restore_none(how, &passed, err) : rc;
 }
 
 static int bring_from_folder(const struct tern_retain_restore *how,

@@ -38,8 +38,9 @@ struct tern_retain_restored {
 };
 
 /* The newest complete copy before step `before`: 1; 0 where there is none; -1.  A warning says why
- * a newer one was passed over.  A server that does not answer ends it after a quarter of a minute.
- */
+ * a newer one was passed over.  Where all are passed over, that is an error and not their absence.
+ * A server that does not answer ends it after a quarter of a minute.  TERN_CONTINUED where one of
+ * `ends` ended it. */
 int tern_retain_restore_find(const struct tern_retain_restore *how, uint64_t before,
                              struct tern_retain_restored *ret_copy, struct tern_err *err);
 

@@ -92,8 +92,10 @@ static int add_file(void *ctx, const struct tern_store_entry *e)
         l->files = more;
     }
     struct tern_fetch_file *f = &l->files[l->n++];
-    *f = (struct tern_fetch_file){
-        .name = tern_strdup(e->name), .path = tern_strdup(path), .bytes = e->bytes};
+    *f = (struct tern_fetch_file){.name = tern_strdup(e->name),
+                                  .path = tern_strdup(path),
+                                  .bytes = e->bytes,
+                                  .judged_later = true};
     tern_fetch_file_etag(f, e->etag);
     p->bytes += e->bytes;
     return 0;
@@ -132,41 +134,60 @@ static bool is_stopped(const int *stop)
     return __atomic_load_n(stop, __ATOMIC_RELAXED);
 }
 
+/* The copy's manifest; NULL with the reason.  One that makes no sense is read again: one wrong bit
+ * on the way is no damage. */
+static struct tern_ckpt *
+read_manifest(struct tern_store *s, const struct tern_retain_restored *copy, struct tern_err *err)
+{
+    char *name = tern_retain_bucket_seal(copy->name, /* own= */ true);
+    struct tern_ckpt *c = NULL;
+    struct tern_err why = {0};
+
+    for (int i = 0, rc = 0; i < TRIES && rc == 0 && !c; i++) {
+        char *text = NULL;
+        size_t len;
+        rc = tern_store_text(s, name, TERN_CKPT_MANIFEST_MAX, &text, &len, /* ret_next= */ NULL,
+                             &why);
+        if (rc == 0)
+            c = tern_ckpt_open_manifest(copy->path, text, len, &why);
+        free(text);
+    }
+    if (!c)
+        *err = why;
+    free(name);
+    return c;
+}
+
 /* Is the copy of `step` complete, and of the run?  1, 0, -1. */
 static int look_at(const struct tern_retain_restore *how, struct tern_store *s, uint64_t step,
-                   const int *stop, struct tern_retain_restored *copy, struct tern_err *err)
+                   struct tern_retain_restored *copy, struct tern_retain_restore_passed *passed,
+                   const int *stop, struct tern_err *err)
 {
     struct tern_fetch_list l = {0};
     struct tern_err why = {0};
-    char *text = NULL;
-    size_t len;
 
     copy->name = tern_strf("step-%08" PRIu64, step);
     copy->path = place_of(how->mirror, copy->name);
-    char *manifest = tern_strf("%s/" TERN_CKPT_MANIFEST, copy->name);
-    int rc = tern_store_text(s, manifest, TERN_CKPT_MANIFEST_MAX, &text, &len,
-                             /* ret_next= */ NULL, err);
-    struct tern_ckpt *c = rc == 0 ? tern_ckpt_open_manifest(copy->path, text, len, &why) : NULL;
-    free(manifest);
-    free(text);
-    if (rc < 0 && err->code != TERN_TEMPFAIL && !is_stopped(stop)) {
-        tern_warn("passed over as a copy: %s", err->text); /* gone since the list, or forbidden */
+    struct tern_ckpt *c = read_manifest(s, copy, &why);
+    if (!c && (why.code == TERN_TEMPFAIL || is_stopped(stop)))
+        return tern_err_set(err, why.code, "%s", why.text);
+    if (c && !tern_retain_restore_take(how, c, copy))
         return 0;
+    if (c && list_files(s, copy, &l, &copy->bytes, err) < 0) {
+        files_free(&l);
+        return -1;
     }
-    if (rc == 0 && c)
-        rc = tern_retain_restore_take(how, c, copy);
-    if (rc > 0)
-        rc = list_files(s, copy, &l, &copy->bytes, err) < 0 ? -1 : 1;
-    if (c && rc > 0 && (copy->step != step || l.n != tern_ckpt_parts(c) + 1)) {
-        rc = tern_err_set(&why, TERN_FAILED,
-                          "%s: only %zu of its %zu files are there with their sizes", copy->path,
-                          l.n, tern_ckpt_parts(c) + 1);
-        rc = 0;
-    }
-    if (rc == 0 && why.code)
-        tern_warn("passed over as a copy: %s", why.text);
+    if (c && copy->step != step)
+        tern_err_set(&why, TERN_USAGE, "%s: its manifest is of step %" PRIu64, copy->path,
+                     copy->step);
+    else if (c && l.n != tern_ckpt_parts(c) + 1)
+        tern_err_set(&why, TERN_USAGE, "%s: only %zu of its %zu files are there with their sizes",
+                     copy->path, l.n, tern_ckpt_parts(c) + 1);
     files_free(&l);
-    return rc;
+    if (c && !why.code)
+        return 1;
+    tern_retain_restore_pass(passed, &why);
+    return 0;
 }
 
 /* ---- looking, until a signal comes: the supervisor has its signals blocked */
@@ -203,14 +224,21 @@ static void guard_end(struct guard *g)
         pthread_join(g->thread, NULL);
 }
 
-/* A server that does not answer is known soon: lists of large buckets may take longer. */
-static int probe(const char *mirror, const int *stop, struct tern_err *err)
+/* A server that does not answer is known soon.  Lists of large buckets may take longer. */
+static struct tern_store_how soon(const int *stop)
 {
     const char *deadline = tern_var("TERN_STORE_DEADLINE");
     struct tern_store_how how = {.stop = stop, .deadline_s = PROBE_S};
 
     if (deadline && tern_str_real(deadline, 0.001, PROBE_S, &how.deadline_s) < 0)
         how.deadline_s = PROBE_S;
+    return how;
+}
+
+static int probe(const char *mirror, const int *stop, struct tern_err *err)
+{
+    const struct tern_store_how how = soon(stop);
+
     return tern_retain_bucket_probe_by(mirror, &how, err);
 }
 
@@ -218,6 +246,7 @@ static int find_newest(const struct tern_retain_restore *how, uint64_t before, c
                        struct tern_retain_restored *copy, struct tern_err *err)
 {
     const struct tern_store_how by = {.stop = stop};
+    struct tern_retain_restore_passed passed = {0};
     struct steps steps = {0};
     struct tern_store *s =
         probe(how->mirror, stop, err) == 0 ? tern_store_open(how->mirror, &by, err) : NULL;
@@ -228,13 +257,13 @@ static int find_newest(const struct tern_retain_restore *how, uint64_t before, c
     for (size_t i = steps.n; i-- > 0 && rc == 0;) {
         if (steps.v[i] >= before)
             continue;
-        rc = look_at(how, s, steps.v[i], stop, copy, err);
+        rc = look_at(how, s, steps.v[i], copy, &passed, stop, err);
         if (rc <= 0)
             tern_retain_restore_free(copy);
     }
     free(steps.v);
     tern_store_close(s);
-    return rc;
+    return rc == 0 ? tern_retain_restore_none(how, &passed, err) : rc;
 }
 
 int tern_retain_restore_bucket_find(const struct tern_retain_restore *how, uint64_t before,
@@ -246,7 +275,7 @@ int tern_retain_restore_bucket_find(const struct tern_retain_restore *how, uint6
     const int rc = find_newest(how, before, &g.stop, copy, err);
     guard_end(&g);
     if (rc < 0 && is_stopped(&g.stop))
-        return tern_err_set(err, TERN_TEMPFAIL, "a signal came while copies were looked for in %s",
+        return tern_err_set(err, TERN_CONTINUED, "a signal came while copies were looked for in %s",
                             how->mirror);
     return rc;
 }
@@ -312,10 +341,11 @@ int tern_retain_restore_bucket_bring(const struct tern_retain_restore *how,
     return rc != 0 ? rc : tern_fs_sync_parent(to, err);
 }
 
-int tern_retain_restore_bucket_refuse(const struct tern_retain_restore *how,
-                                      const struct tern_retain_restored *copy, struct tern_err *err)
+static int refuse(const struct tern_retain_restore *how, const struct tern_retain_restored *copy,
+                  const int *stop, struct tern_err *err)
 {
-    struct tern_retain_bucket *b = tern_retain_bucket_open(how->mirror, copy->run_id, err);
+    const struct tern_store_how by = soon(stop);
+    struct tern_retain_bucket *b = tern_retain_bucket_open(how->mirror, copy->run_id, &by, err);
     char *text = NULL;
     size_t len = 0;
     int rc = b ? tern_retain_bucket_sealed(b, copy->name, /* own= */ true, &text, &len, err) : -1;
@@ -324,5 +354,16 @@ int tern_retain_restore_bucket_refuse(const struct tern_retain_restore *how,
         rc = tern_retain_bucket_mark_bad(b, copy->name, text, len, err);
     free(text);
     tern_retain_bucket_close(b);
+    return rc;
+}
+
+int tern_retain_restore_bucket_refuse(const struct tern_retain_restore *how,
+                                      const struct tern_retain_restored *copy, struct tern_err *err)
+{
+    struct guard g = {.how = how};
+
+    guard_begin(&g);
+    const int rc = refuse(how, copy, &g.stop, err);
+    guard_end(&g);
     return rc;
 }

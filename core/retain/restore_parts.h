@@ -21,6 +21,16 @@ bool tern_retain_restore_is_damage(const struct tern_err *err);
 /* Is one of the signals `ends` pending? */
 bool tern_retain_restore_is_ended(const struct tern_retain_restore *how);
 
+/* What a search has passed over.  A run must not begin anew because its copies cannot be used. */
+struct tern_retain_restore_passed {
+    size_t n;
+    struct tern_err newest; /* why the first of them was passed over */
+};
+void tern_retain_restore_pass(struct tern_retain_restore_passed *p, const struct tern_err *why);
+/* Nothing was found: 0; -1 where copies were passed over. */
+int tern_retain_restore_none(const struct tern_retain_restore *how,
+                             const struct tern_retain_restore_passed *p, struct tern_err *err);
+
 /* ---- restore_bucket.c: copies in object storage, as restore.h has it of both */
 
 int tern_retain_restore_bucket_find(const struct tern_retain_restore *how, uint64_t before,

@@ -125,19 +125,23 @@ static struct tern_retain_restore how_of(struct tern_run_attempt *a, sigset_t *e
                                         .ends = ends};
 }
 
-/* The mirror cannot be read.  A run that began now would get a new id, and the copies that may be
- * there would never count again. */
+/* No copy can be read.  A run that began now would get a new id, and the copies that may be there
+ * would never count again. */
 static int no_mirror(const struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
 
+    if (err->code == TERN_CONTINUED) { /* a signal, and nothing has begun */
+        err->code = TERN_TEMPFAIL;
+        return -1;
+    }
     if (*a->copy_of)
         return tern_err_prefix(err,
-                               "run %s has no good checkpoint in %s any more, and "
-                               "checkpoint.mirror cannot be read",
+                               "run %s has no good checkpoint in %s any more, and no copy of it "
+                               "can be read from checkpoint.mirror",
                                a->copy_of, r->checkpoint.dir);
     return tern_err_prefix(err,
-                           "%s has no checkpoint, and checkpoint.mirror, which may have copies, "
+                           "%s has no checkpoint, and the copies that checkpoint.mirror may have "
                            "cannot be read (to begin anew, give another checkpoint.mirror)",
                            r->checkpoint.dir);
 }
@@ -245,10 +249,21 @@ static int bring_first_whole(struct tern_run_attempt *a, const struct tern_retai
         how->mirror, a->id, damaged->n == DAMAGED_MAX ? " of the newest 8" : "");
 }
 
+/* Until the first that fails: nodes wait. */
+static void refuse_all(const struct tern_retain_restore *how, const struct damaged *damaged)
+{
+    struct tern_err why;
+
+    for (size_t i = 0; i < damaged->n; i++)
+        if (tern_retain_restore_refuse(how, &damaged->v[i], &why) < 0) {
+            tern_warn("%s: is not marked as damaged: %s", damaged->v[i].path, why.text);
+            return;
+        }
+}
+
 int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
 {
     struct damaged damaged = {0};
-    struct tern_err why;
     sigset_t ends;
 
     if (!a->copy)
@@ -264,10 +279,9 @@ int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
     a->stopped = rc < 0 && err->code == TERN_CONTINUED;
     if (a->stopped)
         tern_info("%s", err->text);
-    for (size_t i = 0; i < damaged.n; i++) {
-        if (rc == 0 && tern_retain_restore_refuse(&how, &damaged.v[i], &why) < 0)
-            tern_warn("%s: is not marked as damaged: %s", damaged.v[i].path, why.text);
+    if (rc == 0)
+        refuse_all(&how, &damaged);
+    for (size_t i = 0; i < damaged.n; i++)
         tern_retain_restore_free(&damaged.v[i]);
-    }
     return a->stopped ? 0 : rc;
 }

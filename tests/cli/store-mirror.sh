@@ -140,7 +140,7 @@ fault 503=100000 'match=copies.*else'
 rm -rf c2
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 75 "a run whose only checkpoints lie in a bucket that fails does not begin anew"
-err_has 'checkpoint.mirror cannot be read'
+err_has 'can be read from checkpoint.mirror'
 fault_none
 
 # ---- another user's objects

@@ -20,6 +20,7 @@ double tern_ledger_silence(const char *ledger_dir, const char *run_id)
         return 0;
     for (size_t i = 0; i < files.n; i++)
         if (files.files[i].attempt == files.files[files.n - 1].attempt &&
+            !strstr(files.files[i].name, "/" TERN_LEDGER_NOTE_WRITER) &&
             TERN_AGAIN(stat(files.files[i].path, &st)) == 0 && st.st_mtim.tv_sec > newest.tv_sec)
             newest = st.st_mtim;
     tern_ledger_spool_files_free(&files);

@@ -27,7 +27,7 @@ enum { STALE_SECONDS = 3600 };
 static const int64_t max_bytes = (int64_t)16 << 30;
 
 /* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
-enum { VERSION_STRICT = 2 };
+enum { VERSION_STRICT = 2, VERSION_WITHOUT_SPANS = 3 };
 
 void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp)
 {
@@ -289,35 +289,41 @@ static bool has_table(sqlite3 *db, const char *name)
 #define OLD_CLASS(column)                                                                          \
     "CASE " column " WHEN 'NaN' THEN 1 WHEN 'Infinity' THEN 2 WHEN '-Infinity' THEN 3 ELSE 0 END"
 
-/* How to read tables of before version 4 whose columns differ. */
+/* How to read tables of older versions, up to `last`, whose columns differ. */
 static const struct {
-    const char *schema, *table, *select;
+    const char *schema, *table;
+    int64_t last;
+    const char *select;
 } old_tables[] = {
-    {tern_schema_run, "attempt", "SELECT *, resumed_step, NULL, 0, 0 FROM attempt"},
-    {tern_schema_run, "span",
+    {tern_schema_run, "attempt", 3, "SELECT *, resumed_step, NULL, 0, 0 FROM attempt"},
+    {tern_schema_run, "span", 3,
      "SELECT metric_id, attempt, min(step), max(step), NULL, NULL FROM point GROUP BY 1, 2"},
-    {tern_schema_run, "eval",
+    {tern_schema_run, "eval", 3,
      "SELECT attempt, step, set_name, " OLD_REAL("nll") ", " OLD_CLASS(
          "nll") ", tokens, bytes, " OLD_REAL("ppl_token") ", " OLD_REAL("ppl_byte") ", wall_ns"
                                                                                     " FROM eval"},
-    {tern_schema_catalogue, "attempt", "SELECT *, 0, 0 FROM attempt"},
-    {tern_schema_catalogue, "run",
+    {tern_schema_catalogue, "attempt", 3, "SELECT *, 0, 0 FROM attempt"},
+    {tern_schema_catalogue, "run", 3,
      "SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns,"
      " state, attempts, job_id, 0, 0, last_step, " OLD_REAL(
          "last_loss") ", CASE WHEN last_loss NOT NULL"
-                      " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step, 0 FROM run"},
+                      " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step, 0, NULL, NULL,"
+                                                      " NULL, NULL FROM run"},
+    {tern_schema_catalogue, "run", 4, "SELECT *, NULL, NULL, NULL, NULL FROM run"},
 };
 
-static char *select_old(const char *schema, const char *table)
+static char *select_old(const char *schema, const char *table, int64_t version)
 {
     for (size_t i = 0; i < sizeof old_tables / sizeof *old_tables; i++)
-        if (strcmp(old_tables[i].schema, schema) == 0 && strcmp(old_tables[i].table, table) == 0)
+        if (version <= old_tables[i].last && strcmp(old_tables[i].schema, schema) == 0 &&
+            strcmp(old_tables[i].table, table) == 0)
             return tern_strdup(old_tables[i].select);
     return tern_strf("SELECT * FROM %s", table);
 }
 
-/* The rows of `old` in tables of today's schema. */
-static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_err *err)
+/* The rows of `old`, of that version, in tables of today's schema. */
+static int renew(sqlite3 *old, int64_t version, const char *schema, sqlite3 **out,
+                 struct tern_err *err)
 {
     sqlite3_stmt *tables = NULL;
     sqlite3 *db = NULL;
@@ -328,8 +334,9 @@ static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_er
         rc = -1;
     while (rc == 0 && sqlite3_step(tables) == SQLITE_ROW) {
         const char *table = (const char *)sqlite3_column_text(tables, 0);
-        const char *from = strcmp(table, "span") == 0 ? "point" : table;
-        char *select = select_old(schema, table);
+        const bool of_points = version <= VERSION_WITHOUT_SPANS && strcmp(table, "span") == 0;
+        const char *from = of_points ? "point" : table;
+        char *select = select_old(schema, table, version);
         rc = has_table(old, from) ? tern_ledger_db_copy(old, select, db, table, err)
                                   : tern_err_set(err, TERN_FAILED, "it has no table %s", from);
         free(select);
@@ -353,7 +360,7 @@ int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
         return rc;
     if (version < TERN_SCHEMA_VERSION) {
         stamp->older = true;
-        rc = renew(file, schema, &db, err);
+        rc = renew(file, version, schema, &db, err);
         if (rc < 0 && err && err->code != TERN_TEMPFAIL) {
             tern_warn("%s: %s; the spools are read instead", path, err->text);
             rc = 1;

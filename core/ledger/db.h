@@ -4,7 +4,7 @@
  *                                     fsync of run.db.tmp-X, rename to run.db, fsync of the folder
  *
  *     +---------------------------------------------+---------------------+---------------+
- *     | SQLite's header: application_id, version 4  | tables of schema.h  | views on them |
+ *     | SQLite's header: application_id, version 5  | tables of schema.h  | views on them |
  *     +---------------------------------------------+---------------------+---------------+
  *
  * So no journal, lock or half-written database is ever on a disk. */

@@ -6,6 +6,9 @@
 
 #include "core/ledger/record.h"
 
+/* Begins the names of writers of tags and notes; run_row of schema.h knows it. */
+#define TERN_LEDGER_NOTE_WRITER "note-"
+
 struct tern_ledger_spool_file {
     char *name; /* below the run's spool folder: "1/rank0.0.spool" */
     char *path;

@@ -80,6 +80,9 @@ struct tern_ledger_run {
     int64_t updated_ns; /* of the newest record */
     int64_t lost;       /* records that the storage did not take */
     int64_t ckpt_step;  /* the newest published or verified checkpoint, -1 for none */
+    int64_t steps;      /* of the whole run, as planned (TERN_LEDGER_STEPS); -1: not recorded */
+    double tokens_per_second, step_seconds; /* of the newest step that has them; NaN for none */
+    const char *tags;                       /* between blanks, sorted; NULL for none */
 };
 
 struct tern_ledger_attempt {
@@ -242,8 +245,32 @@ int tern_ledger_spool_event(struct tern_ledger_spool *s, const struct tern_ledge
 int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledger_health *h,
                              struct tern_err *err);
 /* A fact of the attempt: "kernels" = "avx512", "blas" = "openblas 0.3.21 SKYLAKEX". */
-#define TERN_LEDGER_RESUMED "resumed_step" /* of an attempt that did not begin with it */
+#define TERN_LEDGER_RESUMED "resumed_step"  /* of an attempt that did not begin with it */
+#define TERN_LEDGER_STEPS "steps"           /* of the whole run, as planned */
+#define TERN_LEDGER_PARAMETERS "parameters" /* of the whole model, not of a rank's part */
+#define TERN_LEDGER_TRAINABLE "trainable_parameters"
 int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const char *value,
+                            struct tern_err *err);
+
+/* ---------------------------------------------------------------- tags and notes
+ *
+ * A user's words about a run, at any time; only its owner may add some.  They are events (tag,
+ * untag, note, unnote) in a spool of their own; views `tag` and `note` of run.db have those that
+ * hold.  Neither makes a run look alive, or newer than it is.
+ */
+
+enum { TERN_LEDGER_TAG_MAX = 64, TERN_LEDGER_NOTE_MAX = 4000 };
+
+/* [A-Za-z0-9._:/+-], at most TERN_LEDGER_TAG_MAX of them, not - first; else TERN_USAGE. */
+int tern_ledger_tag_check(const char *tag, struct tern_err *err);
+/* Give the run that tag, or take it away.  Nothing is folded. */
+int tern_ledger_tag(const char *ledger_dir, const char *run_id, const char *tag, bool remove,
+                    struct tern_err *err);
+/* Add a note: UTF-8 without control characters but line breaks, 1 to TERN_LEDGER_NOTE_MAX bytes. */
+int tern_ledger_note(const char *ledger_dir, const char *run_id, const char *text,
+                     struct tern_err *err);
+/* Take away the note whose `record` the view `note` has. */
+int tern_ledger_note_remove(const char *ledger_dir, const char *run_id, const char *record,
                             struct tern_err *err);
 
 /* ---------------------------------------------------------------- shared ledgers

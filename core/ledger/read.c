@@ -7,7 +7,6 @@
 #include "core/ledger/texts.h"
 #include "core/ledger/view.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +255,10 @@ static void take_run(struct cursor *c, void *row)
     r->updated_ns = integer(c, 0);
     r->ckpt_step = integer(c, -1);
     r->lost = integer(c, 0);
+    r->steps = integer(c, -1);
+    r->tokens_per_second = real(c);
+    r->step_seconds = real(c);
+    r->tags = text(c);
 }
 
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
@@ -329,7 +332,7 @@ int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
                 sizeof *out->checkpoints, take_checkpoint, out, err);
 }
 
-static int want_run(struct tern_ledger *l, struct tern_err *err)
+int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err)
 {
     return l->catalogue
                ? tern_err_set(err, TERN_FAILED, "%s: the catalogue holds no such rows", l->what)
@@ -339,7 +342,7 @@ static int want_run(struct tern_ledger *l, struct tern_err *err)
 int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows *out,
                                  struct tern_err *err)
 {
-    return want_run(l, err) < 0
+    return tern_ledger_view_want_run(l, err) < 0
                ? -1
                : rows(l,
                       "SELECT run_id, attempt, step, path, bytes, shards, manifest_sha256, state, "
@@ -366,7 +369,7 @@ static void take_eval(struct cursor *c, void *row)
 
 int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (want_run(l, err) < 0)
+    if (tern_ledger_view_want_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, step, set_name, nll, tokens, bytes, ppl_token, ppl_byte, wall_ns,"
@@ -390,7 +393,7 @@ static void take_event(struct cursor *c, void *row)
 
 int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (want_run(l, err) < 0)
+    if (tern_ledger_view_want_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, writer, wall_ns, kind, severity, node, text FROM event"
@@ -418,7 +421,7 @@ static void take_health(struct cursor *c, void *row)
 int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err)
 {
-    if (want_run(l, err) < 0)
+    if (tern_ledger_view_want_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, writer, wall_ns, check_id, node, verdict, severity, text, value,"
@@ -433,7 +436,7 @@ static void take_name(struct cursor *c, void *row)
 
 int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (want_run(l, err) < 0)
+    if (tern_ledger_view_want_run(l, err) < 0)
         return -1;
     return rows(l, "SELECT name FROM metric ORDER BY name", sizeof *out->names, take_name, out,
                 err);
@@ -501,97 +504,4 @@ int tern_ledger_find(struct tern_ledger *l, const char *typed, char run_id[TERN_
     int rc = tern_ledger_view_find(l, typed, run_id, err);
 
     return rc == 1 ? tern_ledger_view_none(l->what, typed, err) : rc;
-}
-
-/* ---------------------------------------------------------------- series */
-
-static int series_alloc(struct tern_ledger_series *s, size_t n, struct tern_err *err)
-{
-    s->step = tern_alloc(n + 1, sizeof *s->step, "a series", err);
-    s->value = tern_alloc(n + 1, sizeof *s->value, "a series", err);
-    s->attempt = tern_alloc(n + 1, sizeof *s->attempt, "a series", err);
-    s->wall_ns = tern_alloc(n + 1, sizeof *s->wall_ns, "a series", err);
-    return s->step && s->value && s->attempt && s->wall_ns ? 0 : -1;
-}
-
-void tern_ledger_series_free(struct tern_ledger_series *s)
-{
-    free(s->step);
-    free(s->value);
-    free(s->attempt);
-    free(s->wall_ns);
-    *s = (struct tern_ledger_series){0};
-}
-
-/* Attempts follow one another in step, but where a later one did steps again. */
-#define SERIES                                                                                     \
-    "SELECT p.step, p.value, p.attempt, p.wall_ns FROM span n CROSS JOIN attempt s ON"             \
-    " s.attempt = n.attempt CROSS JOIN point p ON p.metric_id = n.metric_id AND p.attempt = "      \
-    "n.attempt"                                                                                    \
-    " WHERE n.metric_id = ?1"
-static const char sql_again[] =
-    "SELECT count(*) FROM span WHERE metric_id = ? AND again_step NOT NULL";
-
-int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
-                       struct tern_ledger_series *out, struct tern_err *err)
-{
-    struct tern_ledger_series s = {0};
-    int rc = -1, step = SQLITE_DONE;
-    int64_t id = -1;
-
-    if (want_run(l, err) < 0)
-        return -1;
-    sqlite3_stmt *find = tern_ledger_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
-    sqlite3_stmt *count =
-        tern_ledger_db_prepare(l->db, "SELECT count(*) FROM point WHERE metric_id = ?", err);
-    sqlite3_stmt *again = tern_ledger_db_prepare(l->db, sql_again, err), *st = NULL;
-    if (!find || !count || !again)
-        goto out;
-    sqlite3_bind_text(find, 1, metric, -1, SQLITE_STATIC);
-    if (sqlite3_step(find) != SQLITE_ROW) {
-        tern_err_set(err, TERN_USAGE, "%s: no metric is called '%s'", l->what, metric);
-        goto out;
-    }
-    id = sqlite3_column_int64(find, 0);
-    sqlite3_bind_int64(count, 1, id);
-    if (sqlite3_step(count) != SQLITE_ROW) {
-        tern_ledger_db_fail(l->db, err, l->what);
-        goto out;
-    }
-    size_t n = (size_t)sqlite3_column_int64(count, 0);
-    if (series_alloc(&s, n, err) < 0)
-        goto out;
-    sqlite3_bind_int64(again, 1, id);
-    bool sort = sqlite3_step(again) == SQLITE_ROW && sqlite3_column_int64(again, 0) > 0;
-    st = tern_ledger_db_prepare(l->db,
-                                all    ? SERIES " ORDER BY n.attempt, p.step"
-                                : sort ? SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY p.step"
-                                       : SERIES " AND " TERN_SCHEMA_EFFECTIVE
-                                                " ORDER BY n.attempt, p.step",
-                                err);
-    if (!st)
-        goto out;
-    sqlite3_bind_int64(st, 1, id);
-    while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
-        s.step[s.n] = (double)sqlite3_column_int64(st, 0);
-        s.value[s.n] = tern_ledger_db_column_real(st, 1);
-        s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 2);
-        s.wall_ns[s.n++] = sqlite3_column_int64(st, 3);
-    }
-    if (step != SQLITE_DONE && step != SQLITE_ROW) {
-        tern_ledger_db_fail(l->db, err, l->what);
-        goto out;
-    }
-    *out = s;
-    rc = 0;
-out:
-    if (rc < 0)
-        tern_ledger_series_free(&s);
-    sqlite3_finalize(find);
-    sqlite3_finalize(count);
-    sqlite3_finalize(again);
-    sqlite3_finalize(st);
-    if (rc < 0 && tern_ledger_view_heal(l))
-        return tern_ledger_series(l, metric, all, out, err);
-    return rc;
 }

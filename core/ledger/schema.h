@@ -8,7 +8,7 @@
 
 enum {
     TERN_SCHEMA_APPLICATION = 0x7465726e, /* "tern": file(1) and PRAGMA application_id show it */
-    TERN_SCHEMA_VERSION = 4,              /* user_version, of both files */
+    TERN_SCHEMA_VERSION = 5,              /* user_version, of both files */
 };
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which
@@ -16,7 +16,7 @@ enum {
 #define TERN_SCHEMA_RUN_COLUMNS                                                                    \
     "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
     "attempts, job_id, array_job, array_task, last_step, last_loss, last_loss_class, updated_ns, " \
-    "ckpt_step, lost"
+    "ckpt_step, lost, steps, tokens_per_second, step_seconds, tags"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \
     "run_id, attempt, kind, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "  \
     "resumed_step, full_hash, begin_ns, end_ns, outcome, exit_code, signal, cause, first_step, "   \
@@ -186,6 +186,16 @@ static const char tern_schema_run[] =
     "  (SELECT 1 FROM attempt b CROSS JOIN eval f ON f.attempt = b.attempt AND\n"
     "  f.step < e.step AND f.set_name = e.set_name WHERE b.attempt > e.attempt AND\n"
     "  b.kind = 'train' AND b.resumed_step IS NULL);\n"
+    "CREATE VIEW tag AS -- words that users gave the run, and have not taken away\n"
+    "  SELECT text AS tag, max(wall_ns) AS wall_ns FROM event e WHERE kind = 'tag' AND\n"
+    "  text NOT NULL AND NOT EXISTS (SELECT 1 FROM event u WHERE u.kind = 'untag' AND\n"
+    "  u.text = e.text AND u.wall_ns > e.wall_ns) GROUP BY text;\n"
+    "CREATE VIEW note AS -- users' remarks; number: as tern ledger note shows it\n"
+    "  SELECT (SELECT count(*) FROM event b WHERE b.kind = 'note' AND\n"
+    "  (b.wall_ns, b.writer_id, b.seq) <= (e.wall_ns, e.writer_id, e.seq)) AS number, wall_ns,\n"
+    "  text, writer_id || '.' || seq AS record FROM event e WHERE kind = 'note' AND NOT EXISTS\n"
+    "  (SELECT 1 FROM event u WHERE u.kind = 'unnote' AND\n"
+    "  u.text = e.writer_id || '.' || e.seq);\n"
     "CREATE VIEW attempt_row AS SELECT (SELECT id FROM run) AS run_id, * FROM attempt;\n"
     "CREATE VIEW checkpoint_row AS SELECT (SELECT id FROM run) AS run_id, c.*,\n"
     "  (s.to_step IS NULL OR c.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM attempt b\n"
@@ -208,11 +218,18 @@ static const char tern_schema_run[] =
     "    s.kind = 'train') AS last_loss,\n"
     "  (SELECT class FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
     "    s.kind = 'train') AS last_loss_class, -- as point's\n"
-    "  (SELECT max(wall_ns) FROM ingest) AS updated_ns,\n"
+    "  (SELECT max(wall_ns) FROM ingest WHERE file NOT LIKE '%/note-%') AS updated_ns,\n"
     "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
     "    state IN ('published', 'verified')) AS ckpt_step,\n"
-    "  (SELECT coalesce(sum(CAST(text AS INT)), 0) FROM event WHERE kind = 'gap') AS lost -- "
+    "  (SELECT coalesce(sum(CAST(text AS INT)), 0) FROM event WHERE kind = 'gap') AS lost, -- "
     "records\n"
+    "  (SELECT CAST(value AS INT) FROM param WHERE name = 'steps' AND length(value) < 16\n"
+    "    ORDER BY attempt DESC LIMIT 1) AS steps, -- of the whole run, as planned\n"
+    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE\n"
+    "    m.name = 'tokens_per_second' AND s.kind = 'train') AS tokens_per_second, -- the newest\n"
+    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE\n"
+    "    m.name = 'step_seconds' AND s.kind = 'train') AS step_seconds, -- the newest\n"
+    "  (SELECT group_concat(tag, ' ') FROM (SELECT tag FROM tag ORDER BY tag)) AS tags\n"
     "  FROM run;\n";
 
 static const char tern_schema_catalogue[] =
@@ -223,6 +240,9 @@ static const char tern_schema_catalogue[] =
     "  attempts INT, job_id INT, array_job INT, array_task INT, last_step INT, last_loss REAL,\n"
     "  last_loss_class INT, -- 0: finite; 1: NaN, of which last_loss is NULL; 2: Inf; 3: -Inf\n"
     "  updated_ns INT, ckpt_step INT, lost INT, -- records that the storage did not take\n"
+    "  steps INT, -- of the whole run, as planned\n"
+    "  tokens_per_second REAL, step_seconds REAL, -- the newest\n"
+    "  tags TEXT, -- between blanks\n"
     "  CHECK(typeof(created_ns) IN ('integer', 'null') AND\n"
     "    typeof(attempts) IN ('integer', 'null') AND\n"
     "    typeof(job_id) IN ('integer', 'null') AND\n"
@@ -234,6 +254,9 @@ static const char tern_schema_catalogue[] =
     "    typeof(updated_ns) IN ('integer', 'null') AND\n"
     "    typeof(ckpt_step) IN ('integer', 'null') AND\n"
     "    typeof(lost) IN ('integer', 'null') AND typeof(id) = 'text' AND\n"
+    "    typeof(steps) IN ('integer', 'null') AND typeof(tags) IN ('text', 'null') AND\n"
+    "    typeof(tokens_per_second) IN ('real', 'null') AND\n"
+    "    typeof(step_seconds) IN ('real', 'null') AND\n"
     "    typeof(name) IN ('text', 'null') AND typeof(user) IN ('text', 'null') AND\n"
     "    typeof(recipe_path) IN ('text', 'null') AND\n"
     "    typeof(recipe) IN ('text', 'null') AND\n"

@@ -143,6 +143,24 @@ static void record_tokenizer(struct train *t, const struct source *s)
     free(text);
 }
 
+/* From which samples a second follow as records. */
+static void record_size(struct train *t, const struct source *s)
+{
+    const struct {
+        const char *what;
+        uint64_t n;
+    } sizes[] = {{"rows", tern_data_pack_counts(s->pack).rows},
+                 {"records", tern_data_set_n_docs(s->set)}};
+
+    for (size_t i = 0; i < 2; i++) {
+        char *name = tern_strf("%s/%s", sizes[i].what, s->path);
+        char *value = tern_strf("%" PRIu64, sizes[i].n);
+        tern_ledger_spool_param(t->spool, name, value, NULL);
+        free(name);
+        free(value);
+    }
+}
+
 void tern_train_record_sets(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
@@ -152,6 +170,7 @@ void tern_train_record_sets(struct train *t)
     for (size_t i = 0; list && i < n; i++) {
         struct tern_buf b = {0};
         record_tokenizer(t, &list[i]);
+        record_size(t, &list[i]);
         if (r->data.packing == TERN_PACKING_CONCAT)
             continue;
         char *name = tern_strf("packing/%s", list[i].path);

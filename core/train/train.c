@@ -82,7 +82,7 @@ static int evaluate(struct train *t, struct tern_err *err)
 static void log_beginning(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
-    char bytes[32], peak[32], step[24];
+    char bytes[32], peak[32], step[24], steps[24], all[24], trained[24];
     struct tern_plan_memory b = {0};
 
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
@@ -104,6 +104,13 @@ static void log_beginning(struct train *t)
         tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
     snprintf(peak, sizeof peak, "%.1f", t->meter.peak * 1e-9);
     snprintf(step, sizeof step, "%" PRIu64, t->progress.step);
+    snprintf(steps, sizeof steps, "%" PRId64, r->steps);
+    const struct tern_model_config *config = tern_llama_config(t->model);
+    const struct tern_model_adapters *adapters = tern_llama_adapters(t->model);
+    const uint64_t own = tern_model_params(config);
+    const uint64_t added = adapters ? tern_model_adapter_params(config, adapters) : 0;
+    snprintf(all, sizeof all, "%" PRIu64, own + added);
+    snprintf(trained, sizeof trained, "%" PRIu64, adapters ? added : own);
     const struct {
         const char *name, *value;
     } params[] = {{"kernels", tern_tensor_kernels()},
@@ -111,6 +118,9 @@ static void log_beginning(struct train *t)
                   {"blas_core", tern_tensor_core()},
                   {"peak_gflops", peak},
                   {TERN_LEDGER_RESUMED, step},
+                  {TERN_LEDGER_STEPS, steps},
+                  {TERN_LEDGER_PARAMETERS, all},
+                  {TERN_LEDGER_TRAINABLE, trained},
                   {"resumed_from", t->checkpoint.resumed_from ? t->checkpoint.resumed_from : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         tern_ledger_spool_param(t->spool, params[i].name, params[i].value, NULL);

@@ -91,7 +91,7 @@ int show_mix(struct tern_ledger *l, const struct tern_ledger_rows *metrics, stru
         show_cell(&t, "%.0f", r.step);
         free(r.set);
     }
-    return show_table(&t, "set,samples,tokens,epochs,step", err);
+    return show_table(&t, "set,samples,tokens,epochs,step", "set", err);
 }
 
 json_t *show_json_mix(struct tern_ledger *l, const struct tern_ledger_rows *metrics)

@@ -1,4 +1,5 @@
 /* tern ledger reproduce: how to have a run again. */
+#include "cmd/ledger/recipe.h"
 #include "cmd/ledger/show.h"
 
 #include "core/base/fs.h"
@@ -15,9 +16,7 @@
 
 static bool check_inputs;
 
-enum { PARAMS_MAX = 10000, SECONDS = 10, SETS_MAX = 64, RECIPE_BYTES = 1 << 20, COLUMNS = 100 };
-
-static const char set_mark[] = "# --set ";
+enum { PARAMS_MAX = 10000, SECONDS = 10, RECIPE_BYTES = 1 << 20, COLUMNS = 100 };
 
 /* Attempts at training that ran by one recipe, one after the other. */
 struct part {
@@ -73,55 +72,6 @@ static void free_past(struct past *p)
 }
 
 /* ------------------------------------------------------------------ the recipe's text */
-
-/* The settings that stand behind the recipe, as the supervisor left them; *body: bytes before. */
-static size_t find_settings(const char *recipe, char *sets[SETS_MAX], size_t *body)
-{
-    size_t n = 0;
-
-    *body = strlen(recipe);
-    for (const char *line = recipe; *line;) {
-        size_t len = strcspn(line, "\n");
-        if (strncmp(line, set_mark, sizeof set_mark - 1) == 0) {
-            if (n == 0)
-                *body = (size_t)(line - recipe);
-            if (n < SETS_MAX)
-                sets[n++] = tern_strf("%.*s", (int)(len - (sizeof set_mark - 1)),
-                                      line + sizeof set_mark - 1);
-        } else if (n) { /* it was a comment of the recipe's own */
-            while (n)
-                free(sets[--n]);
-            *body = strlen(recipe);
-        }
-        line += len + (line[len] == '\n');
-    }
-    return n;
-}
-
-/* The recipe that an attempt recorded, with its settings in it. */
-static struct tern_yaml *parse_recipe(const char *text, struct tern_err *err)
-{
-    char *sets[SETS_MAX];
-    size_t body, n = find_settings(text, sets, &body);
-    struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
-
-    if (y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {
-        tern_yaml_free(y);
-        y = NULL;
-    }
-    for (size_t i = 0; i < n; i++) {
-        char *value = y ? strchr(sets[i], '=') : NULL;
-        if (value) {
-            *value = '\0';
-            if (tern_yaml_override(y, sets[i], value + 1, err) < 0) {
-                tern_yaml_free(y);
-                y = NULL;
-            }
-        }
-        free(sets[i]);
-    }
-    return y;
-}
 
 static void add_setting(struct part *p, struct tern_buf *b, const char *key,
                         const struct tern_yaml_node *value)
@@ -198,7 +148,7 @@ static int find_parts(struct past *p, struct tern_err *err)
             continue;
         if (!now || strcmp(text, now->text) != 0) {
             now = &p->parts[p->n_parts++];
-            *now = (struct part){.first = a, .text = text, .yaml = parse_recipe(text, err)};
+            *now = (struct part){.first = a, .text = text, .yaml = show_recipe_parse(text, err)};
             if (!now->yaml)
                 return -1;
         }
@@ -415,14 +365,14 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
 static int run(int n_args, char **args, struct tern_err *err)
 {
     struct past p = {0};
-    char *sets[SETS_MAX];
+    char *sets[SHOW_RECIPE_SETS];
     size_t n_sets = 0, body;
     int rc = -1;
 
     struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
     if (!l || read_past(l, &p, err) < 0)
         goto out;
-    n_sets = find_settings(p.run->recipe, sets, &body);
+    n_sets = show_recipe_settings(p.run->recipe, sets, &body);
     bool same = unchanged(p.run, body);
     if (check_inputs) {
         rc = compare_inputs(&p, sets, n_sets, same, err);

@@ -105,8 +105,9 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, a->cause);
         show_cell_text(&t, a->resumed_checkpoint);
     }
-    return show_table(
-        &t, "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause", err);
+    return show_table(&t,
+                      "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
+                      NULL, err);
 }
 
 static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -130,7 +131,7 @@ static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err
         show_cell_text(&t, c->path);
         show_cell_text(&t, c->manifest_sha256);
     }
-    return show_table(&t, "step,state,attempt,effective,size,shards,time,path", err);
+    return show_table(&t, "step,state,attempt,effective,size,shards,time,path", NULL, err);
 }
 
 static void cell_real(struct show_cells *t, double v, bool known)
@@ -162,7 +163,7 @@ static int evals(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, e->effective ? "yes" : "no");
         show_cell_time(&t, e->wall_ns);
     }
-    return show_table(&t, "step,set,ppl,ppl_byte,tokens,attempt,effective", err);
+    return show_table(&t, "step,set,ppl,ppl_byte,tokens,attempt,effective", "set", err);
 }
 
 static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -179,7 +180,7 @@ static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, e->text);
         show_cell_text(&t, e->writer);
     }
-    return show_table(&t, "time,attempt,severity,kind,node,text", err);
+    return show_table(&t, "time,attempt,severity,kind,node,text", NULL, err);
 }
 
 static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -199,7 +200,7 @@ static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
         cell_real(&t, h->seconds, true);
         show_cell_text(&t, h->text);
     }
-    return show_table(&t, "time,attempt,node,check,verdict,value,unit,text", err);
+    return show_table(&t, "time,attempt,node,check,verdict,value,unit,text", NULL, err);
 }
 
 struct everything {
@@ -403,7 +404,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct everything e = {0};
     int rc = -1;
 
-    if (show.helpformat)
+    if (show_wants_fields())
         return help_fields();
     struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
     if (!l || read_all(l, &e, err) < 0)

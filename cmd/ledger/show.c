@@ -4,9 +4,11 @@
 #include "core/base/str.h"
 #include "core/site/site.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 struct show_options show;
@@ -84,9 +86,14 @@ void show_cell_int(struct show_cells *t, int64_t v, int64_t unknown)
 
 void show_cell_time(struct show_cells *t, int64_t wall_ns)
 {
+    enum { WITHOUT_ZONE = 19 };
     char s[40];
 
-    add(t, wall_ns ? tern_strdup(tern_clock_iso8601(s, sizeof s, wall_ns)) : NULL);
+    if (wall_ns)
+        tern_clock_iso8601(s, sizeof s, wall_ns);
+    if (wall_ns && !show.parsable) /* as sacct has it */
+        s[WITHOUT_ZONE] = '\0';
+    add(t, wall_ns ? tern_strdup(s) : NULL);
 }
 
 int show_buf(struct tern_buf *b, struct tern_err *err)
@@ -99,8 +106,20 @@ int show_buf(struct tern_buf *b, struct tern_err *err)
     return rc;
 }
 
-int show_table(struct show_cells *t, const char *format, struct tern_err *err)
+/* Is `name` one of the words of `list`? */
+static bool listed(const char *list, const char *name)
 {
+    size_t len = strlen(name);
+
+    for (const char *s = list; s && *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] == ','))
+        if (strcspn(s, ",") == len && strncmp(s, name, len) == 0)
+            return true;
+    return false;
+}
+
+int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err)
+{
+    enum { LEAST = 8 };
     struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
     struct tern_buf b = {0};
     size_t n;
@@ -108,6 +127,9 @@ int show_table(struct show_cells *t, const char *format, struct tern_err *err)
                                  columns, &n, err);
 
     if (rc == 0) {
+        for (size_t j = 0; j < n && !show.format; j++)
+            if (!columns[j].width && listed(cut, t->fields[columns[j].field].name))
+                columns[j].least = LEAST;
         const struct tern_report_table table = {
             .fields = t->fields,
             .n_fields = t->n_fields,
@@ -115,7 +137,9 @@ int show_table(struct show_cells *t, const char *format, struct tern_err *err)
             .n_columns = n,
             .cells = (const char *const *)t->cells,
             .n_rows = t->n_rows,
-            .style = {.parsable = show.parsable, .no_header = show.no_header},
+            .style = {.parsable = show.parsable,
+                      .no_header = show.no_header,
+                      .columns = show.format || show.parsable || !cut ? 0 : tern_cmd_columns()},
         };
         tern_report_table(&b, &table);
         rc = show_buf(&b, err);
@@ -124,6 +148,54 @@ int show_table(struct show_cells *t, const char *format, struct tern_err *err)
         free(t->cells[i]);
     free(t->cells);
     return rc;
+}
+
+bool show_wants_fields(void)
+{
+    return show.helpformat || (show.format && strcasecmp(show.format, "help") == 0);
+}
+
+char *show_short_count(char to[16], double v)
+{
+    static const char units[] = " kMGTPE";
+    int unit = 0;
+
+    for (; fabs(v) >= 999.5 && units[unit + 1]; unit++)
+        v /= 1000;
+    if (unit)
+        snprintf(to, 16, "%.*f%c", fabs(v) < 99.95, v, units[unit]);
+    else
+        snprintf(to, 16, fabs(v) < 9.995 ? "%.2f" : fabs(v) < 99.95 ? "%.1f" : "%.0f", v);
+    return to;
+}
+
+char *show_short_seconds(char to[16], double s)
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {{86400 * 2, 86400, "d"}, {3600 * 1.5, 3600, "h"}, {99.5, 60, "min"}, {0, 1, "s"}};
+    int i = 0;
+
+    while (s < units[i].from && units[i].from > 0)
+        i++;
+    double v = s / units[i].unit;
+    snprintf(to, 16, v < 9.95 && i < 2 ? "%.1f %s" : "%.0f %s", v, units[i].name);
+    return to;
+}
+
+char *show_did_you_mean(const char *typed, const char *const *candidates, size_t n)
+{
+    const char **list = tern_alloc(n + 1, sizeof *list, "names", NULL);
+    const char *near = NULL;
+
+    if (list) {
+        memcpy(list, candidates, n * sizeof *list);
+        list[n] = NULL;
+        near = tern_str_nearest(typed, list);
+    }
+    free(list);
+    return near ? tern_strf("; did you mean '%.100s'?", near) : tern_strdup(".");
 }
 
 int show_fields(const struct tern_report_field *fields, size_t n)
@@ -180,6 +252,26 @@ static void set_array(json_t *j, int64_t job, int64_t task)
     json_object_set_new(j, "array_task", job > 0 ? json_integer(task) : json_null());
 }
 
+static json_t *json_finite(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+/* The words of a text, as a list. */
+static json_t *json_words(const char *text)
+{
+    json_t *list = json_array();
+
+    for (const char *s = text ? text : ""; *(s += strspn(s, " "));) {
+        size_t len = strcspn(s, " ");
+        char *word = tern_strf("%.*s", (int)len, s);
+        json_array_append_new(list, show_json_text(word));
+        free(word);
+        s += len;
+    }
+    return list;
+}
+
 json_t *show_json_run(const struct tern_ledger_run *r)
 {
     json_t *j = json_object();
@@ -196,6 +288,10 @@ json_t *show_json_run(const struct tern_ledger_run *r)
     tern_json_set_real(j, "last_loss", "last_loss_class", r->last_loss);
     if (!r->has_loss)
         json_object_set_new(j, "last_loss_class", json_null());
+    json_object_set_new(j, "steps", show_json_int(r->steps, -1));
+    json_object_set_new(j, "tokens_per_second", json_finite(r->tokens_per_second));
+    json_object_set_new(j, "step_seconds", json_finite(r->step_seconds));
+    json_object_set_new(j, "tags", json_words(r->tags));
     json_object_set_new(j, "checkpoint_step", show_json_int(r->ckpt_step, -1));
     json_object_set_new(j, "lost_records", json_integer(r->lost));
     json_object_set_new(j, "created", show_json_time(r->created_ns));

@@ -9,8 +9,7 @@
 
 /* Where options land; each verb's table names the ones it takes. */
 struct show_options {
-    const char *ledger, *format, *since, *state, *run;
-    struct tern_opt_list jobs;
+    const char *ledger, *format, *run;
     bool no_header, parsable, json, helpformat, all;
 };
 extern struct show_options show;
@@ -38,7 +37,7 @@ extern struct show_options show;
      TERN_OPT_TEXT,                                                                                \
      "FIELDS",                                                                                     \
      .to.text = &show.format,                                                                      \
-     .help = "columns, with widths as in sacct: name,state%12,cause%-40"},                         \
+     .help = "columns, with widths as in sacct: name,state%12,cause%-40; help lists them"},        \
     {                                                                                              \
         "helpformat", 'e', TERN_OPT_FLAG, .to.flag = &show.helpformat,                             \
                                           .help = "list the fields that -o takes"                  \
@@ -66,8 +65,16 @@ void show_cell(struct show_cells *t, const char *fmt, ...) __attribute__((format
 void show_cell_text(struct show_cells *t, const char *s);
 void show_cell_int(struct show_cells *t, int64_t v, int64_t unknown);
 void show_cell_time(struct show_cells *t, int64_t wall_ns);
-/* Print with -o (else `format`), -n, -P, and free. */
-int show_table(struct show_cells *t, const char *format, struct tern_err *err);
+/* Print with -n, -P and the columns of -o, and free.  Without -o those of `format`; where they are
+ * wider than the terminal, the ones that `cut` names, with commas between, are cut; NULL: none. */
+int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err);
+/* Was --helpformat, or -o help, given? */
+bool show_wants_fields(void);
+/* 12345 as "12.3k", 3600 s as "1.0 h": at most six characters. */
+char *show_short_count(char to[16], double v);
+char *show_short_seconds(char to[16], double seconds);
+/* "; did you mean 'X'?" for the candidate nearest to `typed`, "" without one; malloc'ed. */
+char *show_did_you_mean(const char *typed, const char *const *candidates, size_t n);
 int show_buf(struct tern_buf *b, struct tern_err *err);
 int show_fields(const struct tern_report_field *fields, size_t n);
 

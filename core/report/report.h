@@ -24,6 +24,7 @@ struct tern_report_column {
     size_t field;
     int width; /* in characters, longer cells are cut; 0: as wide as the widest */
     bool right;
+    int least; /* where the line is too long, it may be cut to so many, with a '+'; 0: it stays */
 };
 
 enum { TERN_REPORT_MAX_COLUMNS = 64 };
@@ -40,7 +41,7 @@ void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fie
 struct tern_report_style {
     bool parsable;  /* -P: cells between '|', no padding, no final '|' */
     bool no_header; /* -n */
-    int columns;    /* the last column is cut to end here; 0: no limit */
+    int columns; /* a line ends here: columns with a `least` are cut, then the last; 0: no limit */
 };
 
 struct tern_report_table {
@@ -53,7 +54,8 @@ struct tern_report_table {
     struct tern_report_style style;
 };
 
-/* Line breaks and control characters in cells become spaces, and '|' a space with `parsable`. */
+/* A character that is unsafe in a line is written as "\n", "\t" or "\x1b", byte by byte.  With
+ * `parsable` so are '|' and, doubled, '\', so that a cell reads back as it was. */
 void tern_report_table(struct tern_buf *to, const struct tern_report_table *t);
 
 /* ---------------------------------------------------------------- plots */

@@ -3,7 +3,6 @@
 
 #include "core/base/str.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -99,63 +98,126 @@ void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fie
         tern_buf_printf(to, "%-16s %s\n", fields[i].name, fields[i].help);
 }
 
-/* A cell as it may stand in one line. */
+/* A byte that may not stand in a line. */
+static void put_byte(struct tern_buf *to, unsigned char c)
+{
+    if (c == '\n')
+        tern_buf_puts(to, "\\n");
+    else if (c == '\t')
+        tern_buf_puts(to, "\\t");
+    else
+        tern_buf_printf(to, "\\x%02x", c);
+}
+
+/* A cell as it may stand in one line; malloc'ed. */
 static char *clean(const char *cell, bool parsable)
 {
-    char *s = tern_strdup(cell ? cell : "");
+    struct tern_buf b = {0};
+    size_t len = cell ? strlen(cell) : 0;
 
-    for (char *c = s; *c; c++)
-        if (iscntrl((unsigned char)*c) || (parsable && *c == '|'))
-            *c = ' ';
-    tern_str_mask(s); /* C1 in UTF-8 is two bytes */
-    return s;
+    tern_buf_puts(&b, "");
+    for (size_t i = 0, n; i < len; i += n) {
+        n = tern_str_character(cell + i, len - i);
+        if (parsable && cell[i] == '\\')
+            tern_buf_puts(&b, "\\\\");
+        else if (n == 0 || (parsable && cell[i] == '|'))
+            put_byte(&b, (unsigned char)cell[i]);
+        else
+            tern_buf_add(&b, cell + i, n);
+        n = n ? n : 1;
+    }
+    return b.data ? b.data : tern_strdup("");
 }
 
 static void put_cell(struct tern_buf *to, const char *cell, const struct tern_report_column *c,
                      int width, bool last)
 {
     size_t len = bytes_of(cell, width);
-    int pad = width - width_of(cell, len);
+    const bool cut = c->least && cell[len];
+
+    if (cut)
+        len = bytes_of(cell, width - 1);
+    int pad = width - cut - width_of(cell, len);
 
     if (c->right)
         tern_buf_printf(to, "%*s", pad, "");
     tern_buf_add(to, cell, len);
+    if (cut)
+        tern_buf_puts(to, "+");
     if (!c->right && !last)
         tern_buf_printf(to, "%*s", pad, "");
+}
+
+/* As wide as the widest cell, or as was asked for. */
+static int natural_width(const struct tern_report_table *t, char *const *cells, size_t j)
+{
+    const struct tern_report_column *c = &t->columns[j];
+    int width = c->width;
+
+    for (size_t i = t->style.no_header; !c->width && i <= t->n_rows; i++) {
+        const char *cell = cells[i * t->n_columns + j];
+        int w = width_of(cell, strlen(cell));
+        width = w > width ? w : width;
+    }
+    return width;
+}
+
+/* Cut the widest of the columns that may be cut, one by one, until the line fits. */
+static void fit(const struct tern_report_table *t, int widths[TERN_REPORT_MAX_COLUMNS])
+{
+    int used = -1, over;
+
+    for (size_t j = 0; j < t->n_columns; j++)
+        used += widths[j] + 1;
+    for (over = t->style.columns ? used - t->style.columns : 0; over > 0; over--) {
+        size_t most = t->n_columns;
+        for (size_t j = 0; j < t->n_columns; j++)
+            if (t->columns[j].least && widths[j] > t->columns[j].least &&
+                (most == t->n_columns || widths[j] > widths[most]))
+                most = j;
+        if (most == t->n_columns)
+            break;
+        widths[most]--;
+    }
+    if (over > 0 && t->n_columns) {
+        int *last = &widths[t->n_columns - 1];
+        *last = *last - over < 8 ? (*last < 8 ? *last : 8) : *last - over;
+    }
 }
 
 void tern_report_table(struct tern_buf *to, const struct tern_report_table *t)
 {
     const struct tern_report_style *style = &t->style;
-    int widths[TERN_REPORT_MAX_COLUMNS] = {0}, used = 0;
+    int widths[TERN_REPORT_MAX_COLUMNS] = {0};
+    char **cells = tern_alloc((t->n_rows + 1) * t->n_columns + 1, sizeof *cells, "a table", NULL);
 
-    for (size_t j = 0; j < t->n_columns && !style->parsable; j++) {
-        const struct tern_report_column *c = &t->columns[j];
-        widths[j] = c->width;
-        if (!c->width && !style->no_header)
-            widths[j] = width_of(t->fields[c->field].name, strlen(t->fields[c->field].name));
-        for (size_t i = 0; !c->width && i < t->n_rows; i++) {
-            const char *cell = t->cells[i * t->n_fields + c->field];
-            int w = cell ? width_of(cell, strlen(cell)) : 0;
-            widths[j] = w > widths[j] ? w : widths[j];
-        }
-        if (j + 1 == t->n_columns && style->columns && used + widths[j] > style->columns)
-            widths[j] = style->columns > used + 8 ? style->columns - used : 8;
-        used += widths[j] + 1;
+    if (!cells) {
+        to->failed = true;
+        return;
     }
-    for (size_t i = style->no_header ? 1 : 0; i <= t->n_rows; i++) {
+    for (size_t i = 0; i <= t->n_rows; i++)
         for (size_t j = 0; j < t->n_columns; j++) {
             size_t field = t->columns[j].field;
-            char *cell = clean(i ? t->cells[(i - 1) * t->n_fields + field] : t->fields[field].name,
-                               style->parsable);
+            cells[i * t->n_columns + j] =
+                clean(i ? t->cells[(i - 1) * t->n_fields + field] : t->fields[field].name,
+                      style->parsable);
+        }
+    for (size_t j = 0; j < t->n_columns && !style->parsable; j++)
+        widths[j] = natural_width(t, cells, j);
+    fit(t, widths);
+    for (size_t i = style->no_header ? 1 : 0; i <= t->n_rows; i++) {
+        for (size_t j = 0; j < t->n_columns; j++) {
+            const char *cell = cells[i * t->n_columns + j];
             if (style->parsable)
                 tern_buf_puts(to, cell);
             else
                 put_cell(to, cell, &t->columns[j], widths[j], j + 1 == t->n_columns);
-            free(cell);
             if (j + 1 < t->n_columns)
                 tern_buf_puts(to, style->parsable ? "|" : " ");
         }
         tern_buf_puts(to, "\n");
     }
+    for (size_t i = 0; i < (t->n_rows + 1) * t->n_columns; i++)
+        free(cells[i]);
+    free(cells);
 }

@@ -15,7 +15,7 @@ run tern ledger show; status 2; err_has "holds no run yet"
 # A run of two attempts; the second began at step 250.  Nothing is folded yet.
 run "$W" "$L" new 1 0 1 300 node_fail; id=$(head -1 out)
 run "$W" "$L" "$id" 2 250 251 400
-run tern ledger list; status 0; out_has "tried running  4711        2  400"
+run tern ledger list; status 0; out_has "tried running  4711      400 "
 run tern ledger list -j 4711 -n -o id; [ "$(cat out)" = "$id" ]; ok $? "-j -n -o id"
 run tern ledger list -j 4,5 -n; [ ! -s out ]; ok $? "-j of no run"
 run tern ledger list -j x; status 2; one_line

@@ -5,7 +5,14 @@
  * begins the attempt, writes the steps FROM to TO (loss, lr), a checkpoint and an eval at every
  * hundredth, and the attempt's end when OUTCOME is given.  After each step that the ledger took it
  * writes the step's number to standard output, in one write(2): the acknowledgement.  RUN "new"
- * makes one and says its id first. */
+ * makes one and says its id first.  From the environment:
+ *
+ *     WRITER_NAME, WRITER_USER, WRITER_RECIPE, WRITER_CAUSE    as texts
+ *     WRITER_SPEED=S      tokens, tokens_per_second and step_seconds (S) of each step, too; facts
+ * of the run: steps, parameters, rows and records WRITER_STEPS=N      the steps of those facts
+ *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
+ */
+#include "core/base/clock.h"
 #include "core/ledger/ledger.h"
 
 #include <math.h>
@@ -40,6 +47,43 @@ static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step
     check(tern_ledger_spool_sync(s, &err));
 }
 
+static const char *get(const char *name, const char *def)
+{
+    const char *value = getenv(name);
+
+    return value ? value : def;
+}
+
+/* What a trainer says of itself. */
+static void describe(struct tern_ledger_spool *s)
+{
+    check(tern_ledger_spool_param(s, TERN_LEDGER_STEPS, get("WRITER_STEPS", "400"), &err));
+    check(tern_ledger_spool_param(s, TERN_LEDGER_PARAMETERS, "8030261248", &err));
+    check(tern_ledger_spool_param(s, TERN_LEDGER_TRAINABLE, get("WRITER_TRAINABLE", "6815744"),
+                                  &err));
+    check(tern_ledger_spool_param(s, "rows/a.tds", "1000", &err));
+    check(tern_ledger_spool_param(s, "records/a.tds", "5000", &err));
+}
+
+static void write_findings(struct tern_ledger_spool *s)
+{
+    struct tern_ledger_event e = {
+        .kind = "fault", .severity = "error", .node = "trn1-2", .text = getenv("WRITER_EVENT")};
+    struct tern_ledger_health h = {.check = "neuron-ecc",
+                                   .node = "trn1-2",
+                                   .verdict = "node_bad",
+                                   .severity = "error",
+                                   .text = getenv("WRITER_HEALTH"),
+                                   .value = 3,
+                                   .unit = "errors",
+                                   .seconds = 1};
+
+    if (e.text)
+        check(tern_ledger_spool_event(s, &e, &err));
+    if (h.text)
+        check(tern_ledger_spool_health(s, &h, &err));
+}
+
 int main(int argc, char **argv)
 {
     char id[TERN_ULID_SIZE], ack[32];
@@ -55,11 +99,14 @@ int main(int argc, char **argv)
         tern_ledger_spool_open(argv[1], id, (unsigned)atoi(argv[3]), "rank0", &err);
     if (!s)
         return check(-1), 1;
-    struct tern_ledger_run run = {.name = "tried",
-                                  .user = "someone",
+    const char *const speed = getenv("WRITER_SPEED");
+    const double seconds = speed ? atof(speed) : 0;
+    struct tern_ledger_run run = {.name = get("WRITER_NAME", "tried"),
+                                  .user = get("WRITER_USER", "someone"),
                                   .recipe_path = "run.yaml",
-                                  .recipe = "version: 1\nname: tried\n",
-                                  .model = "llama 1.2M"};
+                                  .recipe = get("WRITER_RECIPE", "version: 1\nname: tried\n"),
+                                  .model = "llama 1.2M",
+                                  .created_ns = tern_clock_wall_ns()};
     struct tern_ledger_attempt a = {.job_id = 4711,
                                     .restart_count = atoll(argv[3]) - 1,
                                     .nodes = "trn1-[1-2]",
@@ -69,10 +116,15 @@ int main(int argc, char **argv)
                                     .resumed_step = atoll(argv[4])};
     check(tern_ledger_spool_run(s, &run, &err));
     check(tern_ledger_spool_attempt_begin(s, &a, &err));
+    if (speed)
+        describe(s);
     for (int64_t i = from; i <= to; i++) {
         struct tern_ledger_value v[] = {{"loss", 10 / sqrt((double)i) + 0.1 * sin((double)i)},
-                                        {"lr", 1e-4}};
-        if (check(tern_ledger_spool_step(s, i, v, 2, &err)) == 0) {
+                                        {"lr", 1e-4},
+                                        {"tokens", 1000},
+                                        {"tokens_per_second", 1000 / seconds},
+                                        {"step_seconds", seconds}};
+        if (check(tern_ledger_spool_step(s, i, v, speed ? 5 : 2, &err)) == 0) {
             int n = snprintf(ack, sizeof ack, "%lld\n", (long long)i);
             if (write(1, ack, (size_t)n) != n)
                 return 3;
@@ -80,8 +132,10 @@ int main(int argc, char **argv)
         if (i % 100 == 0)
             hundredth(s, argv[1], i);
     }
+    write_findings(s);
     if (argc > 7) {
-        struct tern_ledger_end e = {.outcome = argv[7], .cause = "the test said so"};
+        struct tern_ledger_end e = {.outcome = argv[7],
+                                    .cause = get("WRITER_CAUSE", "the test said so")};
         check(tern_ledger_spool_attempt_end(s, &e, &err));
     }
     return check(tern_ledger_spool_close(s, &err)) < 0;

@@ -30,17 +30,32 @@ static void test_table(void)
                              narrow = {.columns = 20};
 
     is(table("name,steps,cause", cells, 2, plain),
-       "name   steps cause\npubmed  1500 a|b c\ngröße      7 \n",
+       "name   steps cause\npubmed  1500 a|b\\nc\ngröße      7 \n",
        "a table is aligned by letters, not bytes");
     is(table("STEPS,name", cells, 2, parsable), "steps|name\n1500|pubmed\n7|größe\n",
        "-P separates cells by '|'");
-    is(table("cause", cells, 1, parsable), "cause\na b c\n",
-       "a '|' in a cell becomes a space with -P");
+    is(table("cause", cells, 1, parsable), "cause\na\\x7cb\\nc\n",
+       "a '|' in a cell is escaped with -P");
+    is(table("name", (const char *[]){"\33[2Jx\\y", NULL, NULL}, 1, parsable),
+       "name\n\\x1b[2Jx\\\\y\n", "a command of a terminal is escaped, a backslash doubled");
     is(table("name%3,steps%-6,name%4", cells, 2, bare), "pub 1500   pubm\ngrö 7      größ\n",
        "column widths cut and align cells");
     is(table("name,steps,cause", (const char *[]){"x", "1", "0123456789abcdef"}, 1, narrow),
        "name steps cause\nx        1 012345678\n",
        "the last column is cut at the terminal's width");
+    struct tern_report_column cut[] = {
+        {.field = 0, .least = 8}, {.field = 1, .right = true}, {.field = 2}};
+    static struct tern_buf b;
+    tern_report_table(
+        &b, &(struct tern_report_table){fields,
+                                        3,
+                                        cut,
+                                        3,
+                                        (const char *[]){"0123456789abcdef", "1", "0123456"},
+                                        1,
+                                        {.columns = 25}});
+    is(b.data, "name        steps cause\n0123456789+     1 0123456\n",
+       "a column that may be cut is, until the line fits");
     has(table("nam", cells, 1, plain), "did you mean 'name'?",
         "an unknown field is refused with the nearest name");
     has(table("name%x", cells, 1, plain), "a width is %N", "a bad column width is refused");

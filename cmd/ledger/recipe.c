@@ -1,0 +1,146 @@
+/* A run's recipe as the ledger has it: its text, and behind it what --set changed. */
+#include "cmd/ledger/recipe.h"
+
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char set_mark[] = "# --set ";
+
+size_t show_recipe_settings(const char *recipe, char *sets[SHOW_RECIPE_SETS], size_t *body)
+{
+    size_t n = 0;
+
+    *body = strlen(recipe);
+    for (const char *line = recipe; *line;) {
+        size_t len = strcspn(line, "\n");
+        if (strncmp(line, set_mark, sizeof set_mark - 1) == 0) {
+            if (n == 0)
+                *body = (size_t)(line - recipe);
+            if (n < SHOW_RECIPE_SETS)
+                sets[n++] = tern_strf("%.*s", (int)(len - (sizeof set_mark - 1)),
+                                      line + sizeof set_mark - 1);
+        } else if (n) { /* it was a comment of the recipe's own */
+            while (n)
+                free(sets[--n]);
+            *body = strlen(recipe);
+        }
+        line += len + (line[len] == '\n');
+    }
+    return n;
+}
+
+struct tern_yaml *show_recipe_parse(const char *text, struct tern_err *err)
+{
+    char *sets[SHOW_RECIPE_SETS];
+    size_t body, n = show_recipe_settings(text, sets, &body);
+    struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
+
+    if (y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {
+        tern_yaml_free(y);
+        y = NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char *value = y ? strchr(sets[i], '=') : NULL;
+        if (value) {
+            *value = '\0';
+            if (tern_yaml_override(y, sets[i], value + 1, err) < 0) {
+                tern_yaml_free(y);
+                y = NULL;
+            }
+        }
+        free(sets[i]);
+    }
+    return y;
+}
+
+/* ---------------------------------------------------------------- one value a key */
+
+static void add(struct show_recipe *r, const char *key, char *value)
+{
+    if ((r->n & (r->n - 1)) == 0) { /* full at each power of two */
+        struct show_setting *more =
+            realloc(r->settings, (r->n ? 2 * r->n : 1) * sizeof *r->settings);
+        if (!more)
+            abort();
+        r->settings = more;
+    }
+    r->settings[r->n++] = (struct show_setting){tern_strdup(key), value};
+}
+
+static void flatten(struct show_recipe *r, const struct tern_yaml_node *node)
+{
+    size_t n = tern_yaml_count(node);
+
+    if (tern_yaml_kind(node) == TERN_YAML_TEXT) {
+        add(r, tern_yaml_where(node), tern_strdup(tern_yaml_text(node)));
+    } else if (n == 0) {
+        add(r, tern_yaml_where(node),
+            tern_strdup(tern_yaml_kind(node) == TERN_YAML_MAP ? "{}" : "[]"));
+    }
+    for (size_t i = 0; i < n; i++)
+        flatten(r, tern_yaml_at(node, i));
+}
+
+static int by_key(const void *x, const void *y)
+{
+    const struct show_setting *a = x, *b = y;
+
+    return strcmp(a->key, b->key);
+}
+
+int show_recipe_read(const char *text, struct show_recipe *ret_recipe, struct tern_err *err)
+{
+    struct tern_yaml *y = show_recipe_parse(text, err);
+    struct show_recipe r = {0};
+
+    if (!y)
+        return -1;
+    for (size_t i = 0; i < tern_yaml_count(tern_yaml_root(y)); i++)
+        flatten(&r, tern_yaml_at(tern_yaml_root(y), i));
+    tern_yaml_free(y);
+    if (r.n)
+        qsort(r.settings, r.n, sizeof *r.settings, by_key);
+    *ret_recipe = r;
+    return 0;
+}
+
+const char *show_recipe_get(const struct show_recipe *r, const char *key)
+{
+    const struct show_setting wanted = {(char *)key, NULL};
+    const struct show_setting *s =
+        r->n ? bsearch(&wanted, r->settings, r->n, sizeof *r->settings, by_key) : NULL;
+
+    return s ? s->value : NULL;
+}
+
+void show_recipe_free(struct show_recipe *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        free(r->settings[i].key);
+        free(r->settings[i].value);
+    }
+    free(r->settings);
+    *r = (struct show_recipe){0};
+}
+
+int64_t show_recipe_steps(const char *text)
+{
+    static const char plain[] = "steps:", set[] = "# --set steps=";
+    int64_t steps = -1;
+
+    for (const char *line = text; line && *line;) {
+        size_t len = strcspn(line, "\n"), begin = 0;
+        if (strncmp(line, plain, sizeof plain - 1) == 0)
+            begin = sizeof plain - 1;
+        else if (strncmp(line, set, sizeof set - 1) == 0)
+            begin = sizeof set - 1;
+        char *end;
+        long long n = begin ? strtoll(line + begin, &end, 10) : -1;
+        if (n > 0 && strchr(" \t\r\n#", *end))
+            steps = n;
+        line += len + (line[len] == '\n');
+    }
+    return steps;
+}

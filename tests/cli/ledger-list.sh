@@ -1,0 +1,94 @@
+#!/bin/bash
+# tern ledger list: filters, order, columns, and names that were not meant for a terminal.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
+W=$TOOLS/ledger-writer
+export TERN_LEDGER=$WORK/ledger; mkdir ledger
+# make NAME USER LR FROM TO [OUTCOME]: a run, its id in $id.
+make() {
+    id=$(WRITER_NAME=$1 WRITER_USER=$2 WRITER_RECIPE=$(printf 'version: 1\nname: x\nsteps: 50\noptimizer: {lr: %s}\ndata:\n  train: [{path: a.tds}]\n' "$3") \
+        "$W" ledger new 1 0 "$4" "$5" ${6-}); id=${id%%[!0-9A-Z]*}
+}
+names() { tern ledger list -P -n -o name "$@" 2>&1 | paste -sd' '; }
+make cpt-a ann 1e-4 1 10 done; a=$id
+make cpt-b ann 2.0e-4 1 20 node_fail
+make sft bob 0.0001 1 30 done
+export WRITER_SPEED=2 WRITER_STEPS=1500; make live bob 3e-5 1 40; live=$id; unset WRITER_SPEED
+
+# ---- the default view
+run tern ledger list; status 0
+has out "running    4711  40/1500 1.6557   500 49 min " "a running run shows its progress, tokens a second and the time that is left"
+has out "10/50" "without the trainer's word the recipe has the steps"
+[ -z "$(wider 80 out)" ]; ok $? "the default view fits 80 columns" || cat out
+run tern ledger list -P -n -N live -o progress,tok/s,left,steps; is "$(cat out)" "40/1500|500.0|2920.0|1500" "-P has the numbers themselves"
+run tern ledger list --json -N live; python3 - out <<'P'; ok $? "--json has steps, pace and seconds left"
+import json, sys
+r, = json.load(open(sys.argv[1]))
+assert (r["steps"], r["tokens_per_second"], r["step_seconds"], r["seconds_left"], r["tags"]) == (1500, 500, 2, 2920, []), r
+P
+run tern ledger list -n; is "$(wc -l <out)" 4 "-n prints no heading"
+run tern ledger list -o help; status 0; for f in id name progress tok/s left tags elapsed; do grep -q "^$f " out; ok $? "-o help lists $f"; done
+run tern ledger list -o name%-6,state%4 -N sft; is "$(tail -1 out)" "sft    done" "-o takes widths"
+run tern ledger list -o name%x; status 2; one_line
+run tern ledger list -o nam; status 2; err_has "did you mean 'name'?"
+
+# ---- filters
+is "$(names -u ann)" "cpt-a cpt-b" "-u: runs of a user"
+is "$(names -u ann,bob)" "cpt-a cpt-b sft live" "-u: of several"
+is "$(names -u nobody)" "" "-u: a user of this machine without runs has none"
+run tern ledger list -u anne; status 2; err_has "no user 'anne'; did you mean 'ann'?"; one_line
+is "$(names --name 'cpt-*')" "cpt-a cpt-b" "--name: a pattern"
+is "$(names --name 'x*')" "" "--name: a pattern may fit none"
+run tern ledger list --name cpt-c; status 2; err_has "no run 'cpt-c'; did you mean 'cpt-"
+is "$(names -s DONE)" "cpt-a sft" "-s: a state, in any case"
+is "$(names -s running,node_fail)" "cpt-b live" "-s: several states"
+is "$(names -s preempted)" "" "-s: a state that no run is in"
+run tern ledger list -s runing; status 2; err_has "'runing' is no state; did you mean 'running'?"; one_line
+is "$(names -w optimizer.lr=1e-4)" "cpt-a sft" "--where: a number is equal however it is written"
+is "$(names -w 'optimizer.lr<=1e-4')" "cpt-a sft live" "--where: at most"
+is "$(names -w 'optimizer.lr>1e-4')" "cpt-b" "--where: more"
+is "$(names -w optimizer.lr!=2e-4 -w data.train[0].path='a*' -u ann)" "cpt-a" "--where: several, a text by a pattern"
+run tern ledger list -w optimizer.lrr=1; status 2; err_has "did you mean 'optimizer.lr'?"; one_line
+run tern ledger list -w optimizer.lr; status 2; err_has "wanted KEY=VALUE"; one_line
+run tern ledger list -w 'optimizer.lr<low'; status 2; err_has "is no number"; one_line
+is "$(names --since now-1hours --until now-0hours)" "cpt-a cpt-b sft live" "--since and --until: a time around the runs"
+is "$(names --until 2020-01-01)" "" "--until: a time before the runs"
+is "$(names -S 2099-01-01T10:00)" "" "--since: a time after the runs"
+is "$(names --starttime now-1days --endtime 2099-01-01)" "cpt-a cpt-b sft live" "sacct's names of them"
+run tern ledger list -E tomorrow; status 2; err_has "is not a time"; one_line
+
+# ---- order
+is "$(names --sort -loss)" "cpt-a cpt-b sft live" "--sort: from the greatest on"
+is "$(names --sort loss)" "live sft cpt-b cpt-a" "--sort: from the least on"
+is "$(names --sort state,-name)" "sft cpt-a cpt-b live" "--sort: by one field, then another"
+is "$(names --sort optimizer.lr,name)" "live cpt-a sft cpt-b" "--sort: by a value of the recipe, as a number"
+is "$(names --sort -tok/s)" "live cpt-a cpt-b sft" "--sort: those without a value come last"
+run tern ledger list --sort los; status 2; err_has "did you mean 'loss'?"; one_line
+run tern ledger list -P -o name,optimizer.lr,recipe.steps,optimizer.nothing -N cpt-a; is "$(cat out)" "name|optimizer.lr|recipe.steps|optimizer.nothing
+cpt-a|1e-4|50|" "-o: keys of the recipe"
+
+# ---- names that command a terminal, a shell or a reader of columns
+export TERN_LEDGER=$WORK/odd; mkdir odd
+odd=$(printf 'a|b\n\033]0;x\007$(touch pwned)`touch pwned`"\047\\')
+WRITER_NAME=$odd "$W" odd new 1 0 1 3 >/dev/null
+WRITER_NAME=$(head -c 10000 /dev/zero | tr '\0' n) WRITER_USER='u"|' "$W" odd new 1 0 1 3 >/dev/null
+run tern ledger list; [ -z "$(wider 80 out)" ]; ok $? "a name of 10 kB leaves the table at 80 columns"; has out "n+" "and is marked as cut"
+! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037]')" out; ok $? "no control character reaches the terminal"
+is "$(wc -l <out)" 3 "a name with a line break takes one line"
+run tern ledger list -P -n -o name,attempts; is "$(wc -l <out)" 2 "-P: one line a run"
+is "$(awk -F'|' '{print NF}' out | paste -sd' ')" "2 2" "-P: a | in a name is no border"
+has out 'a\x7cb\n\x1b]0;x\x07$(touch pwned)`touch pwned`"'\''\\|1' "-P: a name is escaped so that it can be read back"
+run tern ledger list --json; python3 - out "$odd" <<'P'; ok $? "--json: the very name"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r[0]["name"] == sys.argv[2] and len(r[1]["name"]) == 10000 and r[1]["user"] == 'u"|', r[0]["name"]
+P
+run tern ledger list -N "$(printf 'a|b\n*')" -P -n -o attempts; is "$(cat out)" 1 "a pattern finds such a name"
+run tern ledger list -N "$(printf '\033]0;x\007')"; status 2; ! grep -q "$(printf '\033')" err; ok $? "an error repeats no command of a terminal"
+[ ! -e pwned ]; ok $? "no name was executed"
+# A recipe that is none.
+export TERN_LEDGER=$WORK/broken; mkdir broken
+WRITER_RECIPE='steps: [' "$W" broken new 1 0 1 3 >/dev/null; WRITER_RECIPE=$(head -c 20000 /dev/zero | tr '\0' '{') "$W" broken new 1 0 1 3 >/dev/null
+run tern ledger list; status 0 "recipes that are no YAML are listed"
+run tern ledger list -w steps=1; status 2 "no recipe that is YAML has the key"; one_line
+tap_done

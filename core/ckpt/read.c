@@ -15,7 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPEN_MAX = 64 }; /* shards held open: far below the usual 1024 descriptors */
+enum {
+    OPEN_MAX = 64,               /* shards held open: far below the usual 1024 descriptors */
+    AHEAD = 4 * TERN_CKPT_PIECE, /* bytes that the storage is asked for before they are read */
+};
 
 /* The shard's descriptor, opened on first use; with OPEN_MAX open, another one is closed. */
 static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct tern_err *err)
@@ -42,6 +45,20 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
     return s->fd;
 }
 
+/* Whoever reads on where the last read ended will go on: the storage works meanwhile. */
+static void read_ahead(struct tern_ckpt_shard *s, uint64_t offset, size_t len)
+{
+    const uint64_t end = offset + len, from = s->ahead > end ? s->ahead : end;
+
+    if (offset == s->next && end + AHEAD > from) {
+        posix_fadvise(s->fd, (off_t)from, (off_t)(end + AHEAD - from), POSIX_FADV_WILLNEED);
+        s->ahead = end + AHEAD;
+    } else if (offset != s->next) {
+        s->ahead = 0;
+    }
+    s->next = end;
+}
+
 int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
                           uint64_t offset, struct tern_err *err)
 {
@@ -52,6 +69,7 @@ int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, voi
         errno = 0;
         if (shard_fd(c, i, path, err) < 0)
             return -1;
+        read_ahead(s, offset, len);
         if (tern_fs_pread(s->fd, to, len, offset, path, err) == 0)
             return 0;
         if (!tern_again_stale(&a) || tern_fs_reopen(s->fd, path, err) < 0)

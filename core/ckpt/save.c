@@ -247,7 +247,10 @@ static void make_way(void)
     if (d)
         closedir(d);
     sched_setaffinity(0, sizeof all, &all); /* 0: this thread */
-    setpriority(PRIO_PROCESS, 0, WRITER_NICE);
+    errno = 0;
+    const int now = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0)
+        setpriority(PRIO_PROCESS, 0, now + WRITER_NICE);
 }
 
 static void *work(void *ctx)

@@ -28,7 +28,9 @@ struct tern_ckpt_shard {
     char *name;
     uint64_t bytes, header_bytes;
     uint8_t header_sha256[TERN_SHA256_BYTES];
-    int fd; /* -1: not open */
+    int fd;         /* -1: not open */
+    uint64_t next;  /* the byte after those that were read last */
+    uint64_t ahead; /* the storage was asked for the bytes before this one */
 };
 
 /* A small file published with the checkpoint. */

@@ -89,9 +89,9 @@ static int open_models(struct blend *d, struct tern_err *err)
 
 /* ------------------------------------------------------------------ the whole */
 
-static int append_tensor(void *ctx, size_t i, int fd, const char *path, struct tern_err *err)
+static int append_tensor(void *ctx, size_t i, struct tern_behind *out, struct tern_err *err)
 {
-    return tern_convert_blend_pass_write(ctx, i, fd, path, err);
+    return tern_convert_blend_pass_write(ctx, i, out, err);
 }
 
 static int fill(struct blend *d, struct tern_err *err)

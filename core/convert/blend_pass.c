@@ -45,8 +45,7 @@ struct tern_convert_blend_pass {
     double factors[TERN_CONVERT_BLEND_MODELS], divisor; /* linear and slerp */
     uint64_t done, all;                                 /* elements, of all passes */
     const struct tern_ckpt_info *t;                     /* the tensor in hand */
-    int fd;
-    const char *path;
+    struct tern_behind *file;
 };
 
 /* Neighbouring elements of a tensor, as a block of it: whole rows, or a part of one. */
@@ -432,17 +431,16 @@ static int pass_write(struct tern_convert_blend_pass *p, const struct span *s, s
                             "tensor '%s': %zu elements in a piece of the blend are beyond %s. "
                             "Give smaller weights, or another --dtype",
                             p->t->name, bad, tern_ckpt_type_name(p->t->type));
-    return tern_fs_write(p->fd, p->out, s->n * size, p->path, err);
+    return tern_behind_write(p->file, p->out, s->n * size, err);
 }
 
-int tern_convert_blend_pass_write(struct tern_convert_blend_pass *p, size_t i, int fd,
-                                  const char *path, struct tern_err *err)
+int tern_convert_blend_pass_write(struct tern_convert_blend_pass *p, size_t i,
+                                  struct tern_behind *out, struct tern_err *err)
 {
     int rc = 0;
 
     p->t = &p->x[0].tensors[i];
-    p->fd = fd;
-    p->path = path;
+    p->file = out;
     if (p->b->method == TERN_CONVERT_BLEND_SLERP)
         rc = prepare_slerp(p, err);
     else if (p->b->method == TERN_CONVERT_BLEND_TIES)

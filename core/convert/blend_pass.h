@@ -12,9 +12,8 @@ struct tern_convert_blend_pass *tern_convert_blend_pass_new(const struct tern_co
                                                             struct tern_convert_export *x, size_t n,
                                                             struct tern_err *err);
 void tern_convert_blend_pass_free(struct tern_convert_blend_pass *p); /* NULL is fine */
-/* Append the bytes of tensor `i` of x[0]'s list, in the type that stands there, to `fd`; `path` is
- * for messages. */
-int tern_convert_blend_pass_write(struct tern_convert_blend_pass *p, size_t i, int fd,
-                                  const char *path, struct tern_err *err);
+/* Append the bytes of tensor `i` of x[0]'s list, in the type that stands there, to `out`. */
+int tern_convert_blend_pass_write(struct tern_convert_blend_pass *p, size_t i,
+                                  struct tern_behind *out, struct tern_err *err);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TERN_CONVERT_EXPORT_H
 #define TERN_CONVERT_EXPORT_H
 
+#include "core/base/behind.h"
 #include "core/convert/convert.h"
 
 struct tern_convert_export {
@@ -56,9 +57,8 @@ int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir
                               struct tern_err *err);
 int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
                             struct tern_err *err);
-/* Append all bytes of tensor `i` of the list, in the type that stands there, to `fd`; `path` is for
- * messages. */
-typedef int tern_convert_write_tensor(void *ctx, size_t i, int fd, const char *path,
+/* Append all bytes of tensor `i` of the list, in the type that stands there, to `out`. */
+typedef int tern_convert_write_tensor(void *ctx, size_t i, struct tern_behind *out,
                                       struct tern_err *err);
 /* The files of weights, durable, and their index where they are several. */
 int tern_convert_write_weights(const struct tern_convert_export *x,

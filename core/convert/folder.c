@@ -80,16 +80,20 @@ static int write_shard(const struct tern_convert_export *x, unsigned i,
     tern_assert(n > 0 && first + n <= x->n, "shard %u: tensors %zu to %zu", i, first, first + n);
     if (tern_fs_new_open(&f, path, 0644, err) < 0)
         goto out;
-    rc = tern_fs_write(f.fd, head, len, path, err);
+    struct tern_behind *b = tern_behind_new(f.fd, path, err);
+    rc = b ? tern_behind_write(b, head, len, err) : -1;
     for (size_t k = 0; rc == 0 && k < n; k++)
-        rc = write_tensor(ctx, first + k, f.fd, path, err);
-    if (rc == 0) {
-        off_t end = lseek(f.fd, 0, SEEK_CUR);
-        tern_assert(end < 0 || (uint64_t)end == len + data, "%s: %lld bytes", path, (long long)end);
+        rc = write_tensor(ctx, first + k, b, err);
+    tern_assert(rc < 0 || tern_behind_at(b) == len + data, "%s: %llu bytes", path,
+                (unsigned long long)tern_behind_at(b));
+    if (rc < 0)
+        tern_behind_abort(b);
+    else
+        rc = tern_behind_end(b, err);
+    if (rc == 0)
         rc = tern_fs_new_commit(&f, err);
-    } else {
+    else
         tern_fs_new_abort(&f);
-    }
 out:
     free(head);
     free(path);

@@ -98,7 +98,7 @@ int tern_convert_check_range(const struct tern_convert_export *x, const struct t
 }
 
 static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info *t,
-                      struct tern_convert_merge *merge, char *piece, int fd, const char *path,
+                      struct tern_convert_merge *merge, char *piece, struct tern_behind *out,
                       struct tern_err *err)
 {
     uint64_t row = tern_convert_tensor_bytes(t) / t->shape[0],
@@ -116,7 +116,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
         w.shape[0] = left < PIECE / most ? left : PIECE / most;
         if (read_piece(x, t, merge, &w, err) < 0 ||
             tern_convert_check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
-            tern_fs_write(fd, piece, w.shape[0] * row, path, err) < 0)
+            tern_behind_write(out, piece, w.shape[0] * row, err) < 0)
             return -1;
     }
     tern_assert_cmp(w.start[0], ==, t->shape[0]);
@@ -124,7 +124,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
 }
 
 static int write_tensor(struct tern_convert_export *x, const struct tern_ckpt_info *t, char *piece,
-                        int fd, const char *path, struct tern_err *err)
+                        struct tern_behind *out, struct tern_err *err)
 {
     struct tern_convert_merge *merge = NULL;
     struct tern_model_tensor whole;
@@ -141,7 +141,7 @@ static int write_tensor(struct tern_convert_export *x, const struct tern_ckpt_in
         if (beside < 0 || (beside && !merge))
             return -1;
     }
-    int rc = write_rows(x, t, merge, piece, fd, path, err);
+    int rc = write_rows(x, t, merge, piece, out, err);
     tern_convert_merge_close(merge);
     return rc;
 }
@@ -153,11 +153,11 @@ struct source {
     char *piece;
 };
 
-static int append_tensor(void *ctx, size_t i, int fd, const char *path, struct tern_err *err)
+static int append_tensor(void *ctx, size_t i, struct tern_behind *out, struct tern_err *err)
 {
     struct source *s = ctx;
 
-    return write_tensor(s->x, &s->x->tensors[i], s->piece, fd, path, err);
+    return write_tensor(s->x, &s->x->tensors[i], s->piece, out, err);
 }
 
 static int fill(struct tern_convert_export *x, struct tern_convert_out *out, struct tern_err *err)

@@ -3,6 +3,7 @@
 
 #include "core/base/again.h"
 #include "core/base/assert.h"
+#include "core/base/behind.h"
 #include "core/base/fs.h"
 #include "core/base/le.h"
 #include "core/base/str.h"
@@ -262,6 +263,7 @@ struct entry {
 
 struct tern_pytorch_write {
     struct tern_fs_new file;
+    struct tern_behind *behind;
     struct tern_pytorch_object *p;
     char *archive; /* the folder in the zip */
     struct entry *entries;
@@ -274,7 +276,7 @@ struct tern_pytorch_write {
 
 static int append(struct tern_pytorch_write *w, const void *data, size_t len, struct tern_err *err)
 {
-    if (tern_fs_write(w->file.fd, data, len, w->file.path, err) < 0)
+    if (tern_behind_write(w->behind, data, len, err) < 0)
         return -1;
     w->at += len;
     return 0;
@@ -353,19 +355,25 @@ static int entry_add(struct tern_pytorch_write *w, const void *data, size_t len,
     return append(w, data, len, err);
 }
 
-/* The checksum is known now: it goes back into the header. */
-static int entry_end(struct tern_pytorch_write *w, struct tern_err *err)
+static void entry_end(struct tern_pytorch_write *w)
 {
     const struct entry *e = &w->entries[w->n - 1];
-    uint8_t crc[4];
 
     tern_assert(w->open && w->left == 0, "%s: %llu bytes are missing", e->name,
                 (unsigned long long)w->left);
     w->open = false;
-    tern_le_put32(crc, e->crc);
-    errno = 0;
-    if (TERN_AGAIN(pwrite(w->file.fd, crc, 4, (off_t)(e->at + LOCAL_CRC))) != 4)
-        return tern_err_sys(err, "%s: cannot write", w->file.path);
+}
+
+/* The checksums, known by now, go back into the headers. */
+static int put_checksums(struct tern_pytorch_write *w, struct tern_err *err)
+{
+    uint8_t crc[4];
+
+    for (size_t i = 0; i < w->n; i++) {
+        tern_le_put32(crc, w->entries[i].crc);
+        if (tern_behind_patch(w->behind, w->entries[i].at + LOCAL_CRC, crc, 4, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -374,7 +382,8 @@ static int entry_whole(struct tern_pytorch_write *w, const char *name, const voi
 {
     if (entry_begin(w, name, len, err) < 0 || entry_add(w, data, len, err) < 0)
         return -1;
-    return entry_end(w, err);
+    entry_end(w);
+    return 0;
 }
 
 /* Begins the next storage; those without a byte are over at once. */
@@ -385,8 +394,10 @@ static int storage_begin(struct tern_pytorch_write *w, struct tern_err *err)
     while (!w->open && w->next < w->p->n) {
         snprintf(name, sizeof name, "data/%zu", w->next);
         uint64_t bytes = w->p->storage[w->next++];
-        if (entry_begin(w, name, bytes, err) < 0 || (bytes == 0 && entry_end(w, err) < 0))
+        if (entry_begin(w, name, bytes, err) < 0)
             return -1;
+        if (bytes == 0)
+            entry_end(w);
     }
     return 0;
 }
@@ -490,7 +501,8 @@ struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern
         write_free(w);
         return NULL;
     }
-    if (entry_whole(w, "data.pkl", p->text.data, p->text.len, err) < 0 ||
+    w->behind = tern_behind_new(w->file.fd, w->file.path, err);
+    if (!w->behind || entry_whole(w, "data.pkl", p->text.data, p->text.len, err) < 0 ||
         entry_whole(w, "byteorder", "little", 6, err) < 0 || storage_begin(w, err) < 0) {
         tern_pytorch_write_abort(w);
         return NULL;
@@ -508,7 +520,9 @@ int tern_pytorch_write_bytes(struct tern_pytorch_write *w, const void *data, siz
         size_t n = len < w->left ? len : (size_t)w->left;
         if (entry_add(w, from, n, err) < 0)
             return -1;
-        if (w->left == 0 && (entry_end(w, err) < 0 || storage_begin(w, err) < 0))
+        if (w->left == 0)
+            entry_end(w);
+        if (!w->open && storage_begin(w, err) < 0)
             return -1;
         from += n;
         len -= n;
@@ -526,13 +540,17 @@ int tern_pytorch_write_commit(struct tern_pytorch_write *w, struct tern_err *err
         rc = central(w, &w->entries[i], err);
     if (rc == 0)
         rc = end(w, from, err);
-    if (rc < 0) {
+    tern_assert_cmp(tern_behind_at(w->behind), ==, w->at);
+    if (rc < 0 || put_checksums(w, err) < 0) {
         tern_pytorch_write_abort(w);
         return -1;
     }
-    off_t all = lseek(w->file.fd, 0, SEEK_CUR);
-    tern_assert(all < 0 || (uint64_t)all == w->at, "%s: %lld bytes", w->file.path, (long long)all);
-    rc = tern_fs_new_commit(&w->file, err);
+    rc = tern_behind_end(w->behind, err);
+    w->behind = NULL;
+    if (rc == 0)
+        rc = tern_fs_new_commit(&w->file, err);
+    else
+        tern_fs_new_abort(&w->file);
     write_free(w);
     return rc;
 }
@@ -541,6 +559,7 @@ void tern_pytorch_write_abort(struct tern_pytorch_write *w)
 {
     if (!w)
         return;
+    tern_behind_abort(w->behind);
     tern_fs_new_abort(&w->file);
     write_free(w);
 }

@@ -186,14 +186,14 @@ run tern ckpt merge bad/latest -o none; status 2; one_line; err_has 'does not ma
 
 # Ended in the middle of it, by Ctrl-C and by kill -9.
 if strace -o /dev/null true 2>/dev/null; then
-    cut_off() { # SIGNAL WRITE
-        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=$1:when=$2 \
+    cut_off() { # SIGNAL READ
+        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=pread64 -e inject=pread64:signal=$1:when=$2 \
             tern ckpt merge dora/latest -o cut --max-shard 40KB
     }
-    cut_off INT 4; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C in a merge leaves nothing"
-    for n in 1 2 4 8 12; do
+    cut_off INT 12; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C in a merge leaves nothing"
+    for n in 1 2 8 12 30; do
         cut_off KILL $n 2>/dev/null
-        [ ! -e cut ]; ok $? "killed at write $n, there is no folder of that name (status $rc)"
+        [ ! -e cut ]; ok $? "killed at read $n, there is no folder of that name (status $rc)"
     done
     rm -rf cut.tmp-*
 else

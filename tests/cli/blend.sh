@@ -138,13 +138,13 @@ run tern ckpt export adapted/latest -o peft; status 0; refused 'tern ckpt merge'
 
 # Interrupted, killed, no room: nothing under the name.
 if strace -o /dev/null true 2>/dev/null; then
-    stop() { # SIGNAL WRITE: signalled at that write
-        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e "inject=write:signal=$1:when=$2" \
+    stop() { # SIGNAL READ: signalled at that read
+        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=pread64 -e "inject=pread64:signal=$1:when=$2" \
             tern ckpt blend -m ties --base base $one two --density 0.5 -o stopped --threads 1
     }
-    stop INT 4; status 130 "Ctrl-C in a blend: exit status 130"; one_line "an interrupted blend prints one clear line"
+    stop INT 12; status 130 "Ctrl-C in a blend: exit status 130"; one_line "an interrupted blend prints one clear line"
     [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "an interrupted blend leaves nothing"
-    for at in 1 3 9; do stop KILL $at 2>/dev/null; [ ! -e stopped ]; ok $? "a blend killed at its write $at has no folder under its name"; done
+    for at in 1 3 9; do stop KILL $at 2>/dev/null; [ ! -e stopped ]; ok $? "a blend killed at its read $at has no folder under its name"; done
     rm -rf stopped*; run tern ckpt blend -m ties --base base $one two --density 0.5 -o stopped; status 0 "and can be made again"
 else
     skip "strace may not trace here"

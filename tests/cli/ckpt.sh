@@ -90,10 +90,10 @@ run tern ckpt show empty; status 2; one_line
 run tern ckpt verify empty; status 2; one_line
 run tern ckpt verify empty/latest; status 2; one_line
 
-# Ctrl-C in the middle of an export: at its fourth write.
+# Ctrl-C in the middle of an export: at its twelfth read.
 if strace -o /dev/null true 2>/dev/null; then
     run env ASAN_OPTIONS=detect_leaks=0 \
-        strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=4 \
+        strace -f -o /dev/null -e trace=pread64 -e inject=pread64:signal=INT:when=12 \
         tern ckpt export run/latest -o out4 --max-shard 40KB
     status 130 "Ctrl-C in an export: exit status 130"; one_line "an interrupted export prints one clear line"
     [ -z "$(ls -d out4* 2>/dev/null)" ]; ok $? "an interrupted export leaves nothing"

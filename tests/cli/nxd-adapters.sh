@@ -128,7 +128,7 @@ for text in '[]' '{"parameters": {}, "model_weight_transformation_specs": []}' '
     printf '%s' "$text" >bad/$M; refused 2 "bad/adapter_default" export bad --from nxd
 done
 if strace -o /dev/null true 2>/dev/null; then
-    run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=12 tern ckpt export a4 -o stopped --from nxd
+    run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=pread64 -e inject=pread64:signal=INT:when=12 tern ckpt export a4 -o stopped --from nxd
     status 130 "Ctrl-C: exit status 130"
     [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "Ctrl-C: nothing is left"
 else

@@ -370,7 +370,8 @@ static void test_cores(void)
     run_world(1, jobs, &like);
     ok(jobs[0].rc == 1 && writer_cpus == cpus(),
        "the writer of a rank that is bound to one core has all cores of the process");
-    ok(writer_nice > getpriority(PRIO_PROCESS, 0), "it goes behind threads that compute");
+    ok(writer_nice > getpriority(PRIO_PROCESS, 0),
+       "the writer goes behind threads that compute, however nice the process is");
     free_stagings(jobs, 1);
     free(dir);
 }

@@ -1,0 +1,198 @@
+/* A thread that writes to a file behind the one that makes its bytes. */
+#include "core/base/behind.h"
+
+#include "core/base/again.h"
+#include "core/base/assert.h"
+#include "core/base/fs.h"
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIECES = 4, PIECE = 2 << 20 };
+
+struct tern_behind {
+    int fd;
+    const char *path;
+    uint64_t at; /* bytes given */
+    pthread_t thread;
+    /* Of both threads, under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned filled, written; /* pieces so far: the ring holds those between */
+    size_t length[PIECES];
+    bool over, failed;
+    struct tern_err err;
+    char *ring;  /* [PIECES * PIECE]; piece `filled` is the giver's alone */
+    size_t open; /* bytes in that piece */
+};
+
+/* The storage begins with what is written; where it cannot be told to, it begins later. */
+static void begin_storage(int fd, uint64_t at, size_t n)
+{
+    sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+}
+
+static void *write_pieces(void *ctx)
+{
+    struct tern_behind *b = ctx;
+    uint64_t at = 0;
+
+    pthread_mutex_lock(&b->lock);
+    for (;;) {
+        while (b->written == b->filled && !b->over)
+            pthread_cond_wait(&b->changed, &b->lock);
+        if (b->written == b->filled)
+            break;
+        const unsigned i = b->written % PIECES;
+        const size_t n = b->length[i];
+        const bool skip = b->failed;
+        pthread_mutex_unlock(&b->lock);
+        struct tern_err err = {0};
+        const int rc =
+            skip ? 0 : tern_fs_write(b->fd, b->ring + (size_t)i * PIECE, n, b->path, &err);
+        if (!skip && rc == 0)
+            begin_storage(b->fd, at, n);
+        at += n;
+        pthread_mutex_lock(&b->lock);
+        if (rc < 0) {
+            b->failed = true;
+            b->err = err;
+        }
+        b->written++;
+        pthread_cond_signal(&b->changed);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+struct tern_behind *tern_behind_new(int fd, const char *path, struct tern_err *err)
+{
+    struct tern_behind *b = tern_alloc(1, sizeof *b, path, err);
+    sigset_t all, before;
+
+    if (!b)
+        return NULL;
+    *b = (struct tern_behind){.fd = fd, .path = path};
+    b->ring = tern_alloc(PIECES, PIECE, path, err);
+    if (!b->ring) {
+        free(b);
+        return NULL;
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = pthread_create(&b->thread, NULL, write_pieces, b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (errno == 0)
+        return b;
+    tern_err_sys(err, "%s: cannot start a thread to write it", path);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b->ring);
+    free(b);
+    return NULL;
+}
+
+/* The open piece goes to the other thread, and a free one is waited for. */
+static void hand_over(struct tern_behind *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->length[b->filled % PIECES] = b->open;
+    b->filled++;
+    b->open = 0;
+    pthread_cond_signal(&b->changed);
+    while (b->filled - b->written == PIECES)
+        pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* All that was given is written, or some of it has failed. */
+static int settle(struct tern_behind *b, struct tern_err *err)
+{
+    if (b->open > 0)
+        hand_over(b);
+    pthread_mutex_lock(&b->lock);
+    while (b->filled != b->written)
+        pthread_cond_wait(&b->changed, &b->lock);
+    const bool failed = b->failed;
+    pthread_mutex_unlock(&b->lock);
+    return failed ? tern_err_set(err, b->err.code, "%s", b->err.text) : 0;
+}
+
+int tern_behind_write(struct tern_behind *b, const void *data, size_t n, struct tern_err *err)
+{
+    const char *from = data;
+
+    for (size_t some; n > 0; n -= some, from += some) {
+        some = PIECE - b->open < n ? PIECE - b->open : n;
+        memcpy(b->ring + (size_t)(b->filled % PIECES) * PIECE + b->open, from, some);
+        b->open += some;
+        b->at += some;
+        if (b->open == PIECE)
+            hand_over(b);
+    }
+    pthread_mutex_lock(&b->lock);
+    const bool failed = b->failed;
+    pthread_mutex_unlock(&b->lock);
+    return failed ? tern_err_set(err, b->err.code, "%s", b->err.text) : 0;
+}
+
+int tern_behind_patch(struct tern_behind *b, uint64_t at, const void *data, size_t n,
+                      struct tern_err *err)
+{
+    tern_assert(at + n <= b->at, "%s: a patch at %llu of %llu bytes", b->path,
+                (unsigned long long)at, (unsigned long long)b->at);
+    if (at >= b->at - b->open) { /* it lies in the open piece */
+        memcpy(b->ring + (size_t)(b->filled % PIECES) * PIECE + (at - (b->at - b->open)), data, n);
+        return 0;
+    }
+    if (settle(b, err) < 0)
+        return -1;
+    errno = 0;
+    if (TERN_AGAIN(pwrite(b->fd, data, n, (off_t)at)) != (ssize_t)n)
+        return tern_err_sys(err, "%s: cannot write", b->path);
+    return 0;
+}
+
+uint64_t tern_behind_at(const struct tern_behind *b)
+{
+    return b->at;
+}
+
+int tern_behind_end(struct tern_behind *b, struct tern_err *err)
+{
+    if (!b)
+        return 0;
+    const int rc = settle(b, err);
+    pthread_mutex_lock(&b->lock);
+    b->over = true;
+    pthread_cond_signal(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b->ring);
+    free(b);
+    return rc;
+}
+
+void tern_behind_abort(struct tern_behind *b)
+{
+    const int was = errno;
+
+    if (b) {
+        pthread_mutex_lock(&b->lock);
+        b->failed = true; /* what is not written yet need not be */
+        pthread_mutex_unlock(&b->lock);
+    }
+    tern_behind_end(b, NULL);
+    errno = was;
+}

@@ -103,6 +103,33 @@ int tern_retain_bucket_mark_bad(struct tern_retain_bucket *b, const char *name, 
 
 /* ------------------------------------------------------------------ what is there */
 
+struct names {
+    char **v;
+    size_t n;
+    const char *end; /* of those that are wanted; NULL: all */
+};
+
+static int add_name(void *ctx, const struct tern_store_entry *e)
+{
+    struct names *l = ctx;
+
+    if (l->end && !tern_str_ends(e->name, l->end))
+        return 0;
+    char **more = reallocarray(l->v, l->n + 1, sizeof *more);
+    if (!more)
+        return -1;
+    l->v = more;
+    l->v[l->n++] = tern_strdup(e->name);
+    return 0;
+}
+
+static void names_free(struct names *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->v[i]);
+    free(l->v);
+}
+
 struct whole {
     const struct tern_ckpt *c;
     size_t n_name, right;
@@ -143,13 +170,19 @@ static int by_name(const void *a, const void *b)
                   ((const struct tern_tree_file *)b)->name);
 }
 
+static const struct tern_tree_file *find_file(const struct tern_retain_bucket_copy *c,
+                                              const char *name)
+{
+    const struct tern_tree *files = c->files;
+    const struct tern_tree_file key = {.name = (char *)name};
+
+    return files->n ? bsearch(&key, files->file, files->n, sizeof key, by_name) : NULL;
+}
+
 static int count_one(void *ctx, const struct tern_store_entry *e)
 {
     struct there *t = ctx;
-    const struct tern_tree *files = t->c->files;
-    const struct tern_tree_file key = {.name = (char *)e->name + t->n_name};
-    const struct tern_tree_file *f =
-        files->n ? bsearch(&key, files->file, files->n, sizeof key, by_name) : NULL;
+    const struct tern_tree_file *f = find_file(t->c, e->name + t->n_name);
 
     t->objects++;
     t->right += f && !f->link && f->bytes == e->bytes;
@@ -175,6 +208,14 @@ static size_t wanted(const struct tern_retain_bucket_copy *c)
     for (size_t i = 0; i < c->files->n; i++)
         n += !c->files->file[i].link;
     return n;
+}
+
+int tern_retain_bucket_has_all(struct tern_retain_bucket *b,
+                               const struct tern_retain_bucket_copy *c, struct tern_err *err)
+{
+    struct there t;
+
+    return look_there(b, c, &t, err) < 0 ? -1 : t.right == wanted(c);
 }
 
 /* ------------------------------------------------------------------ copying */
@@ -203,9 +244,9 @@ static int check_file(const struct tern_tree_file *f, int fd, const char *path,
 }
 
 static int send_file(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
-                     const struct tern_tree_file *f, struct tern_err *err)
+                     const struct tern_tree_file *f, bool keep_same, struct tern_err *err)
 {
-    const struct tern_store_push_how how = {.keep_same = true};
+    const struct tern_store_push_how how = {.keep_same = keep_same};
     char *path = tern_strf("%s/%s", c->from, f->name), *to = tern_strf("%s/%s", c->name, f->name);
     struct tern_store_pushed pushed;
     struct stat st;
@@ -232,7 +273,7 @@ static int seal_it(struct tern_retain_bucket *b, const struct tern_retain_bucket
     if (c->own) {
         for (size_t i = 0; i < c->files->n; i++)
             if (is_seal(c, &c->files->file[i]))
-                rc = send_file(b, c, &c->files->file[i], err);
+                rc = send_file(b, c, &c->files->file[i], /* keep_same= */ true, err);
     } else {
         list = tern_tree_json(c->files);
         text = json_dumps(list, JSON_COMPACT);
@@ -315,16 +356,12 @@ static int check_others(struct tern_retain_bucket *b, const struct tern_retain_b
 /* Put the run's mark, unless it is there.  An error where objects are there without it, or another
  * run's mark. */
 static int mark(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
-                const struct there *t, const char *name, struct tern_err *err)
+                const struct there *t, bool was_bad, const char *name, struct tern_err *err)
 {
-    char *bad = bad_of(c->name);
     struct tern_store_head head;
-    int was_bad = 0, had = tern_store_head(b->store, name, &head, err);
+    const int had = tern_store_head(b->store, name, &head, err);
 
-    if (had == 0)
-        was_bad = tern_store_head(b->store, bad, &head, err);
-    free(bad);
-    if (had < 0 || was_bad < 0)
+    if (had < 0)
         return -1;
     if (had > 0)
         return check_others(b, c, name, /* empty= */ false, err);
@@ -340,8 +377,42 @@ static int mark(struct tern_retain_bucket *b, const struct tern_retain_bucket_co
     return rc;
 }
 
+struct stale {
+    const struct tern_retain_bucket_copy *c;
+    size_t n_name; /* bytes of "NAME/" */
+    struct names found;
+};
+
+static int add_stale(void *ctx, const struct tern_store_entry *e)
+{
+    struct stale *s = ctx;
+    const char *leaf = e->name + s->n_name;
+
+    /* The mark of damage goes when the new copy is complete. */
+    return find_file(s->c, leaf) || strcmp(leaf, TERN_CKPT_MANIFEST ".bad") == 0
+               ? 0
+               : add_name(&s->found, e);
+}
+
+/* Files of the copy that gives way, or of a half one, which the new copy lacks. */
+static int remove_stale(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
+                        struct tern_err *err)
+{
+    char *under = tern_strf("%s/", c->name);
+    struct stale s = {.c = c, .n_name = strlen(under)};
+    int rc = tern_store_list(b->store, under, add_stale, &s, err);
+
+    for (size_t i = 0; i < s.found.n && rc == 0; i++)
+        rc = tern_store_delete(b->store, s.found.v[i], err);
+    names_free(&s.found);
+    free(under);
+    return rc < 0 ? -1 : 0;
+}
+
+/* `keep_same`: an object with the file's ETag stays.  Of a copy that was found damaged none does:
+ * its server may list the ETag of bytes that it has no more. */
 static int send_all(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
-                    struct tern_err *err)
+                    bool keep_same, struct tern_err *err)
 {
     struct there t;
     size_t seals = 0;
@@ -349,15 +420,17 @@ static int send_all(struct tern_retain_bucket *b, const struct tern_retain_bucke
     for (size_t i = 0; i < c->files->n; i++) {
         const struct tern_tree_file *f = &c->files->file[i];
         seals += is_seal(c, f);
-        if (!is_seal(c, f) && !f->link && send_file(b, c, f, err) < 0)
+        if (!is_seal(c, f) && !f->link && send_file(b, c, f, keep_same, err) < 0)
             return -1;
     }
+    if (c->kind != TERN_RETAIN_BUCKET_SAME && remove_stale(b, c, err) < 0)
+        return -1;
     if (look_there(b, c, &t, err) < 0)
         return -1;
     if (t.right >= wanted(c) - seals)
         return seal_it(b, c, err);
     return tern_err_set(err, TERN_TEMPFAIL,
-                        "%s/%s: of %zu files that were sent, %zu are there with their sizes",
+                        "%s/%s: of %zu files that were sent, only %zu are there with their sizes",
                         tern_store_url(b->store), c->name, wanted(c) - seals, t.right);
 }
 
@@ -366,17 +439,20 @@ int tern_retain_bucket_copy(struct tern_retain_bucket *b, const struct tern_reta
 {
     char *name = mark_of(b, c->name), *seal = tern_retain_bucket_seal(c->name, c->own);
     char *bad = bad_of(c->name);
+    struct tern_store_head head;
     struct there t;
-    int rc = look_there(b, c, &t, err);
+    int was_bad = 0, rc = look_there(b, c, &t, err);
 
     if (rc == 0 && c->kind == TERN_RETAIN_BUCKET_SAME && t.right == wanted(c))
         rc = 1;
+    if (rc == 0 && c->own && (was_bad = tern_store_head(b->store, bad, &head, err)) < 0)
+        rc = -1;
     if (rc == 0)
-        rc = mark(b, c, &t, name, err);
+        rc = mark(b, c, &t, was_bad, name, err);
     if (rc == 0 && c->kind == TERN_RETAIN_BUCKET_REPLACE)
         rc = tern_store_delete(b->store, seal, err);
     if (rc == 0)
-        rc = send_all(b, c, err);
+        rc = send_all(b, c, /* keep_same= */ !was_bad, err);
     if (rc == 0 && c->own)
         rc = tern_store_delete(b->store, bad, err);
     if (rc == 0)
@@ -410,33 +486,6 @@ int tern_retain_bucket_probe_by(const char *url, const struct tern_store_how *ho
 
     tern_store_close(s);
     return rc < 0 ? -1 : 0;
-}
-
-struct names {
-    char **v;
-    size_t n;
-    const char *end; /* of those that are wanted; NULL: all */
-};
-
-static int add_name(void *ctx, const struct tern_store_entry *e)
-{
-    struct names *l = ctx;
-
-    if (l->end && !tern_str_ends(e->name, l->end))
-        return 0;
-    char **more = reallocarray(l->v, l->n + 1, sizeof *more);
-    if (!more)
-        return -1;
-    l->v = more;
-    l->v[l->n++] = tern_strdup(e->name);
-    return 0;
-}
-
-static void names_free(struct names *l)
-{
-    for (size_t i = 0; i < l->n; i++)
-        free(l->v[i]);
-    free(l->v);
 }
 
 static int remove_half(struct tern_retain_bucket *b, const char *under, const struct names *objects,

@@ -63,8 +63,12 @@ struct tern_retain_bucket_copy {
     bool own; /* manifest.json is sent last, else the list of files */
     enum tern_retain_bucket_kind kind;
 };
+/* Are all its files there, with their sizes?  1, 0, -1. */
+int tern_retain_bucket_has_all(struct tern_retain_bucket *b,
+                               const struct tern_retain_bucket_copy *c, struct tern_err *err);
 /* 0: copied; 1: all of it was there; -1.  TERN_USAGE where another user's objects or another run's
- * mark have the name. */
+ * mark have the name.  Other objects
+ * below the name of a copy that is new, or replaces one, go before it is complete. */
 int tern_retain_bucket_copy(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
                             struct tern_err *err);
 

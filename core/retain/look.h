@@ -38,7 +38,7 @@ struct tern_retain_look {
     struct tern_retain_own *own;
     size_t n_own;
     struct tern_retain_bucket *bucket; /* the mirror, if it is object storage; NULL: not open yet */
-    char **known; /* [n_known]: digests of tern's own checkpoints that have their copy there */
+    char **known; /* [n_known]: digests of tern's own checkpoints that have copy and row */
     size_t n_known;
     bool probed;
     size_t copied, left, bad; /* copies made; in the last work: not copied or verified yet, and
@@ -97,8 +97,11 @@ void tern_retain_work(struct tern_retain_look *k);
 bool tern_retain_mirror_is_bucket(const struct tern_retain_look *k);
 /* Once: a bucket that cannot be used is logged before there is a checkpoint. */
 void tern_retain_mirror_probe(struct tern_retain_look *k);
-/* Has the checkpoint its copy in object storage, as far as this process knows? */
+/* Has the checkpoint its copy, as far as this process knows? */
 bool tern_retain_mirror_knows(const struct tern_retain_look *k, const struct tern_ckpt_entry *c);
+/* A checkpoint of tern's own trainer has its copy.  Adds the copy's row where the ledger has none:
+ * the process that made the copy may have been killed before. */
+void tern_retain_mirror_note(struct tern_retain_look *k, const struct tern_ckpt_entry *c);
 /* Copy a verified external checkpoint to the mirror. */
 void tern_retain_mirror(struct tern_retain_look *k, struct tern_retain_item *i);
 /* Copy a checkpoint of tern's own trainer; -1 when that failed, which is logged once. */

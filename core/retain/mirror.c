@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/tree.h"
 #include "core/ckpt/ckpt.h"
+#include "core/retain/room.h"
 #include "core/store/store.h"
 
 #include <errno.h>
@@ -14,29 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-
-/* Check the room before most of the copy is written. */
-static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
-{
-    char *dir = tern_fs_dirname(to);
-    struct statvfs fs;
-    int rc;
-
-    while ((rc = TERN_AGAIN(statvfs(dir, &fs))) < 0 && errno == ENOENT && strcmp(dir, "/") != 0 &&
-           strcmp(dir, ".") != 0) {
-        char *up = tern_fs_dirname(dir);
-        free(dir);
-        dir = up;
-    }
-    free(dir);
-    /* A file system without counts gives 0 blocks. */
-    if (rc < 0 || fs.f_blocks == 0 || bytes / fs.f_frsize < fs.f_bavail)
-        return 0;
-    errno = ENOSPC;
-    return tern_err_sys(err, "%s: takes %.1f MiB, and %.1f are free", to, (double)bytes / 0x1p20,
-                        (double)fs.f_bavail * (double)fs.f_frsize / 0x1p20);
-}
 
 /* Copy `from`, whose files are `t`, to `to`.  A folder that is there already stays when
  * it is the same (an earlier process was ended just then), is replaced if `replace`, and is an
@@ -57,7 +35,7 @@ static int mirror_to(struct tern_retain_look *k, const char *from, const struct 
         if (tern_retain_prune_remove(k, to, err) < 0)
             return -1;
     }
-    if (check_room(to, t->bytes, err) < 0)
+    if (tern_retain_room_check(to, t->bytes, err) < 0)
         return -1;
     char *aside = tern_retain_look_beside(
         k, to, k->o.offline ? TERN_RETAIN_COPY_OFFLINE : TERN_RETAIN_COPY_ONLINE);
@@ -114,6 +92,8 @@ bool tern_retain_mirror_knows(const struct tern_retain_look *k, const struct ter
 
 static void know(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
 {
+    if (tern_retain_mirror_knows(k, c))
+        return;
     char **more = reallocarray(k->known, k->n_known + 1, sizeof *more);
 
     if (!more)
@@ -307,6 +287,38 @@ static int find_kind(struct tern_retain_look *k, const struct tern_ckpt_entry *c
     return rc;
 }
 
+/* Has the ledger a row of that copy?  Where it cannot be read, it may have. */
+static bool has_row(const struct tern_retain_look *k, const char *path, const char *digest)
+{
+    struct tern_ledger *l = tern_ledger_open_run(k->o.ledger_dir, k->o.run_id, NULL);
+    struct tern_ledger_rows rows = {0};
+    bool has = !l || tern_ledger_checkpoints(l, &rows, NULL) < 0;
+
+    for (size_t i = 0; i < rows.n && !has; i++) {
+        const struct tern_ledger_checkpoint *c = &rows.checkpoints[i];
+        has = strcmp(c->path, path) == 0 && strcmp(c->state, "verified") == 0 &&
+              c->manifest_sha256 && strcmp(c->manifest_sha256, digest) == 0;
+    }
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+    return has;
+}
+
+static void add_own_row(struct tern_retain_look *k, const struct tern_ckpt_entry *c, const char *to)
+{
+    tern_retain_look_add_row(k, to, (int64_t)c->step, "verified", c->bytes, c->shards, c->digest);
+}
+
+void tern_retain_mirror_note(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
+{
+    char *to = place_of(k, tern_fs_basename(c->path));
+
+    if (!tern_retain_mirror_knows(k, c) && !has_row(k, to, c->digest))
+        add_own_row(k, c, to);
+    know(k, c);
+    free(to);
+}
+
 /* 0: copied; 1: it was there.  Its bytes are those of the manifest: all are read first, and no file
  * changes after. */
 static int own_to_bucket(struct tern_retain_look *k, const struct tern_ckpt_entry *c,
@@ -319,12 +331,12 @@ static int own_to_bucket(struct tern_retain_look *k, const struct tern_ckpt_entr
 
     if (rc == 0)
         rc = find_kind(k, c, copy.name, &copy.kind, err);
+    if (rc == 0 && copy.kind == TERN_RETAIN_BUCKET_SAME)
+        rc = tern_retain_bucket_has_all(k->bucket, &copy, err);
     if (rc == 0)
         rc = tern_ckpt_verify(c->path, /* full= */ true, err);
     if (rc == 0)
         rc = tern_retain_bucket_copy(k->bucket, &copy, err);
-    if (rc >= 0)
-        know(k, c);
     tern_tree_free(&t);
     return rc;
 }
@@ -333,7 +345,7 @@ static int own_to_folder(struct tern_retain_look *k, const struct tern_ckpt_entr
                          const char *to, struct tern_err *err)
 {
     struct tern_tree t = {0};
-    int rc = check_room(to, c->bytes, err);
+    int rc = tern_retain_room_check(to, c->bytes, err);
 
     if (rc == 0)
         rc = tern_tree_take(c->path, &t, err);
@@ -355,8 +367,10 @@ int tern_retain_mirror_own(struct tern_retain_look *k, const struct tern_ckpt_en
     const bool gone = rc < 0 && !tern_fs_exists(c->path);
     if (rc == 0) {
         k->copied++;
-        tern_retain_look_add_row(k, to, (int64_t)c->step, "verified", c->bytes, c->shards,
-                                 c->digest);
+        add_own_row(k, c, to);
+        know(k, c);
+    } else if (rc > 0) {
+        tern_retain_mirror_note(k, c);
     } else if (rc < 0 && !gone) {
         own_failed(k, c, err.text);
     }

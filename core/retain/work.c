@@ -57,14 +57,18 @@ static void keep_own(struct tern_retain_look *k)
     if (!k->o.mirror || !tern_fs_exists(k->o.own_dir) ||
         tern_ckpt_list(k->o.own_dir, &have, &n, NULL) < 0)
         return;
-    if (!tern_retain_mirror_is_bucket(k) && tern_fs_exists(k->o.mirror) &&
-        tern_ckpt_list(k->o.mirror, &there, &m, NULL) < 0)
+    const bool bucket = tern_retain_mirror_is_bucket(k);
+    if (!bucket && tern_fs_exists(k->o.mirror) && tern_ckpt_list(k->o.mirror, &there, &m, NULL) < 0)
         m = 0;
     for (size_t i = n; i-- > 0;) {
-        bool done = have[i].state != TERN_CKPT_GOOD || tern_retain_mirror_knows(k, &have[i]);
-        for (size_t j = 0; j < m && !done; j++)
+        bool done =
+            have[i].state != TERN_CKPT_GOOD || (bucket && tern_retain_mirror_knows(k, &have[i]));
+        for (size_t j = 0; j < m && !done; j++) {
             done = there[j].state == TERN_CKPT_GOOD && there[j].step == have[i].step &&
                    strcmp(there[j].digest, have[i].digest) == 0;
+            if (done)
+                tern_retain_mirror_note(k, &have[i]);
+        }
         const struct tern_retain_own *o =
             done ? NULL : tern_retain_mirror_find_own(k, have[i].path);
         if (!done && (!o || tern_retain_retry_is_due(k, &o->retry)))

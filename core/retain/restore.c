@@ -8,10 +8,12 @@
 #include "core/base/str.h"
 #include "core/base/tree.h"
 #include "core/ledger/ledger.h"
+#include "core/retain/room.h"
 #include "core/store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,15 +148,48 @@ static int find_in_folder(const struct tern_retain_restore *how, uint64_t before
     return rc == 0 ? tern_retain_restore_none(how, &passed, err) : rc;
 }
 
+/* The next reader gets the folder's bytes from its storage. */
+static void forget(const char *dir)
+{
+    struct tern_tree t = {0};
+
+    if (tern_tree_list(dir, &t, NULL) < 0)
+        return;
+    for (size_t i = 0; i < t.n; i++) {
+        char *path = tern_fs_join(dir, t.file[i].name);
+        const int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+        if (fd >= 0) {
+            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+            close(fd);
+        }
+        free(path);
+    }
+    tern_tree_free(&t);
+}
+
+/* 1: the copy is damaged: its bytes were wrong each time they were read. */
+static int judge(const char *path, struct tern_err *err)
+{
+    for (int i = 0; i < TERN_RETAIN_RESTORE_TRIES; i++) {
+        if (i)
+            forget(path);
+        if (tern_ckpt_verify(path, /* full= */ true, err) == 0)
+            return 0;
+        if (!tern_retain_restore_is_damage(err))
+            return -1;
+    }
+    return 1;
+}
+
 static int bring_from_folder(const struct tern_retain_restore *how,
                              const struct tern_retain_restored *copy, const char *aside,
                              const char *to, struct tern_err *err)
 {
     struct tern_tree t = {0};
-    int rc = tern_ckpt_verify(copy->path, /* full= */ true, err);
+    int rc = judge(copy->path, err);
 
-    if (rc < 0)
-        return tern_retain_restore_is_damage(err) ? 1 : -1;
+    if (rc != 0)
+        return rc;
     rc = tern_tree_take(copy->path, &t, err);
     if (rc == 0)
         rc = tern_retain_restore_still(how, err);
@@ -164,14 +199,14 @@ static int bring_from_folder(const struct tern_retain_restore *how,
     return rc;
 }
 
-/* What interrupted calls have brought of other copies. */
+/* What interrupted calls have brought, except into `aside` (may be NULL). */
 static void sweep(const char *dir, const char *aside)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
 
     for (struct dirent *e; d && (e = readdir(d));) {
         if (!tern_str_starts(e->d_name, ".step-") || !tern_str_ends(e->d_name, ".back") ||
-            strcmp(e->d_name, tern_fs_basename(aside)) == 0)
+            (aside && strcmp(e->d_name, tern_fs_basename(aside)) == 0))
             continue;
         char *path = tern_fs_join(dir, e->d_name);
         tern_fs_remove_tree(path, NULL);
@@ -213,6 +248,23 @@ static int set_aside(const struct tern_retain_restore *how, const char *to, stru
     return tern_retain_restore_still(how, err) < 0 ? -1 : tern_ckpt_mark_bad(to, NULL, err);
 }
 
+void tern_retain_restore_sweep(const char *dir)
+{
+    sweep(dir, /* aside= */ NULL);
+}
+
+/* An interrupted call has brought a part of it. */
+static int check_room(const struct tern_retain_restored *copy, const char *aside,
+                      struct tern_err *err)
+{
+    struct tern_tree t = {0};
+    const bool some = tern_fs_exists(aside) && tern_tree_list(aside, &t, NULL) == 0;
+    const uint64_t have = some ? t.bytes : 0;
+
+    tern_tree_free(&t);
+    return tern_retain_room_check(aside, copy->bytes > have ? copy->bytes - have : 0, err);
+}
+
 static int bring(const struct tern_retain_restore *how, const struct tern_retain_restored *copy,
                  const char *dir, struct tern_retain_restore_shared *shared, struct tern_err *err)
 {
@@ -221,6 +273,8 @@ static int bring(const struct tern_retain_restore *how, const struct tern_retain
     int rc = tern_fs_mkdirs(dir, 0777, err);
 
     sweep(dir, aside);
+    if (rc == 0)
+        rc = check_room(copy, aside, err);
     if (rc == 0 && tern_fs_exists(to))
         rc = set_aside(how, to, err);
     if (rc == 0)

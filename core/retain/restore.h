@@ -46,8 +46,8 @@ int tern_retain_restore_find(const struct tern_retain_restore *how, uint64_t bef
 
 /* Copy it into `dir`, verify every byte, and publish it by a rename.  A checkpoint of that name
  * there, which is not good, is marked bad.  What an interrupted call has brought is not brought
- * again.  1: the copy is damaged, with the reason in `err` (in object storage its bytes came
- * twice); an older one may be whole.  TERN_CONTINUED where one of `ends` ended it. */
+ * again.  1: the copy is damaged, with the reason in `err`: its bytes were read twice; an older one
+ * may be whole.  TERN_CONTINUED where one of `ends` ended it. */
 int tern_retain_restore_bring(const struct tern_retain_restore *how,
                               const struct tern_retain_restored *copy, const char *dir,
                               struct tern_err *err);
@@ -57,6 +57,10 @@ int tern_retain_restore_bring(const struct tern_retain_restore *how,
  * brought: without any, the next attempt is to find the same and not to begin from nothing. */
 int tern_retain_restore_refuse(const struct tern_retain_restore *how,
                                const struct tern_retain_restored *copy, struct tern_err *err);
+
+/* Remove what interrupted calls have brought into `dir`.  With the lease, when nothing is to come
+ * back. */
+void tern_retain_restore_sweep(const char *dir);
 
 void tern_retain_restore_free(struct tern_retain_restored *copy);
 

@@ -19,7 +19,6 @@
 enum {
     STEPS_MAX = 1000000, /* of a mirror: as many as a folder of checkpoints may hold */
     FETCH_THREADS = 8,   /* files at once */
-    TRIES = 2,           /* one wrong bit on the way is no damage */
     PROBE_S = 15,        /* for a server that answers at all */
     POLL_NS = 20000000,  /* for a signal */
 };
@@ -134,8 +133,7 @@ static bool is_stopped(const int *stop)
     return __atomic_load_n(stop, __ATOMIC_RELAXED);
 }
 
-/* The copy's manifest; NULL with the reason.  One that makes no sense is read again: one wrong bit
- * on the way is no damage. */
+/* The copy's manifest; NULL with the reason.  One that makes no sense is read again. */
 static struct tern_ckpt *
 read_manifest(struct tern_store *s, const struct tern_retain_restored *copy, struct tern_err *err)
 {
@@ -143,7 +141,7 @@ read_manifest(struct tern_store *s, const struct tern_retain_restored *copy, str
     struct tern_ckpt *c = NULL;
     struct tern_err why = {0};
 
-    for (int i = 0, rc = 0; i < TRIES && rc == 0 && !c; i++) {
+    for (int i = 0, rc = 0; i < TERN_RETAIN_RESTORE_TRIES && rc == 0 && !c; i++) {
         char *text = NULL;
         size_t len;
         rc = tern_store_text(s, name, TERN_CKPT_MANIFEST_MAX, &text, &len, /* ret_next= */ NULL,
@@ -313,7 +311,7 @@ static int fetch_whole(const struct tern_retain_restore *how,
                        const struct tern_retain_restored *copy, const char *aside,
                        struct tern_retain_restore_shared *shared, struct tern_err *err)
 {
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < TERN_RETAIN_RESTORE_TRIES; i++) {
         if (tern_fs_mkdirs(aside, 0777, err) < 0 || fetch(how, copy, aside, shared, err) < 0)
             return -1;
         if (tern_ckpt_verify(aside, /* full= */ true, err) == 0)

@@ -4,6 +4,9 @@
 
 #include "core/retain/restore.h"
 
+/* One wrong bit on the way is no damage. */
+enum { TERN_RETAIN_RESTORE_TRIES = 2 };
+
 /* Between the child that brings the copy and its parent. */
 struct tern_retain_restore_shared {
     uint64_t done_bytes; /* atomic; of one from object storage */

@@ -266,8 +266,11 @@ int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
     struct damaged damaged = {0};
     sigset_t ends;
 
-    if (!a->copy)
+    if (!a->copy) {
+        if (tern_run_attempt_is_trainer(a))
+            tern_retain_restore_sweep(a->o->recipe->checkpoint.dir);
         return 0;
+    }
     if (strcmp(a->copy_of, a->id) != 0)
         return tern_err_set(err, TERN_TEMPFAIL, "%s: another supervisor began a run there just now",
                             a->o->recipe->checkpoint.dir);

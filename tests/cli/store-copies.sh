@@ -26,6 +26,7 @@ run train 3 --set checkpoint.mirror=copied; status 0
 is "$(rows '%/copied/step-00000003')" 1 "so it does for a copy in a folder"
 
 # ---- a complete copy: its checkpoint is not read again
+run train 3; status 0
 shard=$(ls checkpoints/step-00000003/shard-* | head -n 1); cp "$shard" shard.kept
 printf XYZ | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 9)) conv=notrunc status=none
 run tern ckpt mirror tiny --ledger ledger; status 0 "a checkpoint that has its copy is not verified for another"

@@ -186,6 +186,9 @@ struct tern_ledger_health {
  * gives the number of lost records and their steps.  A file system that can promise room
  * (fallocate) keeps a little for that event.  A ledger whose folder is removed, moved or replaced
  * gets the file once more.  The calls allocate nothing after the first ones of each size.
+ *
+ * Several threads may write one spool; a record does not wait for another thread's sync.  Open and
+ * close are of one thread.
  */
 
 struct tern_ledger_spool;
@@ -221,7 +224,7 @@ int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err);
 void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s);
 
 /* Records lost so far, those that wait not among them. */
-uint64_t tern_ledger_spool_dropped(const struct tern_ledger_spool *s);
+uint64_t tern_ledger_spool_dropped(struct tern_ledger_spool *s);
 
 /* Describes the run; each attempt writes it again, the newest holds. */
 int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_run *r,

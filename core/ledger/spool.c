@@ -87,6 +87,7 @@ static struct tern_ledger_spool *open_spool(const char *dir, const char *run_id,
     struct tern_ledger_spool *s = tern_alloc(1, sizeof *s, "spool", err);
     if (!s)
         return NULL;
+    pthread_mutex_init(&s->lock, NULL);
     s->head.format = TERN_FRAME_FORMAT;
     snprintf(s->head.run_id, sizeof s->head.run_id, "%s", run_id);
     s->head.attempt = attempt;
@@ -134,14 +135,21 @@ void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s)
 
     if (!s)
         return;
+    pthread_mutex_lock(&s->lock);
     tern_ledger_spool_follow(s, false, &err); /* the next record reports it */
     if (s->fd >= 0)
         futimens(s->fd, NULL); /* the file server's time */
+    pthread_mutex_unlock(&s->lock);
 }
 
-uint64_t tern_ledger_spool_dropped(const struct tern_ledger_spool *s)
+uint64_t tern_ledger_spool_dropped(struct tern_ledger_spool *s)
 {
-    return s ? s->dropped : 0;
+    if (!s)
+        return 0;
+    pthread_mutex_lock(&s->lock);
+    const uint64_t dropped = s->dropped;
+    pthread_mutex_unlock(&s->lock);
+    return dropped;
 }
 
 /* ---------------------------------------------------------------- records */
@@ -150,7 +158,7 @@ static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_wai
                        struct tern_err *err)
 {
     if (s->fd >= 0 && (s->torn || s->end.offset >= MAX_FILE)) {
-        if (tern_ledger_spool_sync(s, err) < 0)
+        if (tern_ledger_spool_sync_locked(s, err) < 0)
             return -1;
         tern_ledger_spool_close_file(s);
     }
@@ -228,9 +236,17 @@ static bool is_news(struct tern_ledger_spool *s, const struct tern_err *why)
     return true;
 }
 
+/* Locks; what is put into the payload is written by finish, which unlocks. */
+static struct tern_buf *begin(struct tern_ledger_spool *s)
+{
+    pthread_mutex_lock(&s->lock);
+    tern_buf_clear(&s->payload);
+    return &s->payload;
+}
+
 /* Write the payload at hand, behind what waits; else it waits, too, or is lost. */
-static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
-                  struct tern_err *err)
+static int write_payload(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
+                         struct tern_err *err)
 {
     struct tern_err why = {0};
 
@@ -255,6 +271,15 @@ static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
     if (err)
         *err = why;
     return -1;
+}
+
+static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
+                  struct tern_err *err)
+{
+    const int rc = write_payload(s, type, err);
+
+    pthread_mutex_unlock(&s->lock);
+    return rc;
 }
 
 /* The last try.  Records that still wait are lost; the room that was kept reports them. */
@@ -292,6 +317,7 @@ int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err)
     tern_ledger_waiting_free(&s->waiting);
     tern_buf_free(&s->payload);
     tern_buf_free(&s->frame);
+    pthread_mutex_destroy(&s->lock);
     free(s);
     return rc;
 }
@@ -301,8 +327,7 @@ int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_
 {
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_text(p, r->name);
     tern_ledger_record_put_text(p, r->user);
     tern_ledger_record_put_text(p, r->recipe_path);
@@ -319,8 +344,7 @@ int tern_ledger_spool_attempt_begin(struct tern_ledger_spool *s,
 {
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_int(p, a->job_id);
     tern_ledger_record_put_int(p, a->restart_count);
     tern_ledger_record_put_text(p, a->nodes);
@@ -341,8 +365,7 @@ int tern_ledger_spool_attempt_end(struct tern_ledger_spool *s, const struct tern
 {
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_text(p, e->outcome ? e->outcome : "unknown");
     tern_ledger_record_put_int(p, e->exit_code);
     tern_ledger_record_put_int(p, e->signal);
@@ -366,8 +389,7 @@ int tern_ledger_spool_step(struct tern_ledger_spool *s, int64_t step,
     }
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_int(p, step);
     tern_ledger_record_put_int(p, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
@@ -391,8 +413,7 @@ int tern_ledger_spool_eval(struct tern_ledger_spool *s, const struct tern_ledger
         return -1;
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_int(p, e->step);
     tern_ledger_record_put_text(p, e->set);
     tern_ledger_record_put_real(p, e->nll);
@@ -406,8 +427,7 @@ int tern_ledger_spool_checkpoint(struct tern_ledger_spool *s,
 {
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_int(p, c->step);
     tern_ledger_record_put_text(p, c->path);
     tern_ledger_record_put_int(p, c->bytes);
@@ -422,8 +442,7 @@ int tern_ledger_spool_event(struct tern_ledger_spool *s, const struct tern_ledge
 {
     if (!s)
         return 0;
-    tern_buf_clear(&s->payload);
-    put_event(&s->payload, e);
+    put_event(begin(s), e);
     return finish(s, TERN_FRAME_EVENT, err);
 }
 
@@ -434,9 +453,9 @@ int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const
         return -1;
     if (!s)
         return 0;
-    tern_buf_clear(&s->payload);
-    tern_ledger_record_put_text(&s->payload, name);
-    tern_ledger_record_put_text(&s->payload, value);
+    struct tern_buf *p = begin(s);
+    tern_ledger_record_put_text(p, name);
+    tern_ledger_record_put_text(p, value);
     return finish(s, TERN_FRAME_PARAM, err);
 }
 
@@ -445,8 +464,7 @@ int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledg
 {
     if (!s)
         return 0;
-    struct tern_buf *p = &s->payload;
-    tern_buf_clear(p);
+    struct tern_buf *p = begin(s);
     tern_ledger_record_put_text(p, h->check);
     tern_ledger_record_put_text(p, h->node);
     tern_ledger_record_put_text(p, h->verdict);

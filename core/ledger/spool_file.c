@@ -200,26 +200,78 @@ int tern_ledger_spool_follow(struct tern_ledger_spool *s, bool now, struct tern_
     return write_again(s, err);
 }
 
-int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err)
+static bool is_durable(const struct tern_ledger_spool *s)
+{
+    return s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc);
+}
+
+/* The storage has refused, with `errno`.  The kernel reports a lost page once and then calls it
+ * clean: never ask this file again (https://wiki.postgresql.org/wiki/Fsync_Errors). */
+static int sync_elsewhere(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_err first = {0};
 
-    if (!s || s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc))
+    tern_err_sys(&first, "%s: cannot make it durable", s->path);
+    tern_warn("%s; writing the records since the last sync to a new file", first.text);
+    if (write_again(s, err) < 0 || s->fd < 0)
+        return -1;
+    if (tern_fs_sync_data(s->fd) < 0)
+        return tern_err_sys(err, "%s: cannot make it durable", s->path);
+    if (tern_ledger_home_sync(s->dir, err) < 0)
+        return -1;
+    s->durable = s->end;
+    return 0;
+}
+
+int tern_ledger_spool_sync_locked(struct tern_ledger_spool *s, struct tern_err *err)
+{
+    if (is_durable(s))
         return 0;
-    bool new_file = s->durable.offset == 0;
-    if (tern_fs_sync_data(s->fd) < 0) {
-        /* The kernel reports a lost page once and then calls it clean: never ask this file again
-         * (https://wiki.postgresql.org/wiki/Fsync_Errors). */
-        tern_err_sys(&first, "%s: cannot make it durable", s->path);
-        tern_warn("%s; writing the records since the last sync to a new file", first.text);
-        if (write_again(s, err) < 0 || s->fd < 0)
-            return -1;
-        if (tern_fs_sync_data(s->fd) < 0)
-            return tern_err_sys(err, "%s: cannot make it durable", s->path);
-        new_file = true;
-    }
+    const bool new_file = s->durable.offset == 0;
+    if (tern_fs_sync_data(s->fd) < 0)
+        return sync_elsewhere(s, err);
     if (new_file && tern_ledger_home_sync(s->dir, err) < 0)
         return -1;
     s->durable = s->end;
     return 0;
+}
+
+/* The same, and another thread may write records while the storage works.  1: the file was replaced
+ * meanwhile. */
+static int sync_beside(struct tern_ledger_spool *s, struct tern_err *err)
+{
+    const struct tern_ledger_spool_place end = s->end;
+    const uint32_t number = s->head.number;
+    const bool new_file = s->durable.offset == 0;
+    const int fd = fcntl(s->fd, F_DUPFD_CLOEXEC, 0); /* a replaced file is closed */
+
+    if (fd < 0)
+        return tern_ledger_spool_sync_locked(s, err);
+    pthread_mutex_unlock(&s->lock);
+    const bool failed = tern_fs_sync_data(fd) < 0;
+    const int why = errno;
+    close(fd);
+    const int rc = !failed && new_file ? tern_ledger_home_sync(s->dir, err) : 0;
+    pthread_mutex_lock(&s->lock);
+    if (s->fd < 0 || s->head.number != number)
+        return 1;
+    errno = why;
+    if (failed)
+        return sync_elsewhere(s, err);
+    if (rc == 0 && end.offset > s->durable.offset)
+        s->durable = end;
+    return rc;
+}
+
+int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err)
+{
+    int rc = 1;
+
+    if (!s)
+        return 0;
+    pthread_mutex_lock(&s->lock);
+    while (rc > 0)
+        rc = is_durable(s) ? 0 : sync_beside(s, err);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef TERN_LEDGER_SPOOL_FILE_H
 #define TERN_LEDGER_SPOOL_FILE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,6 +17,7 @@ struct tern_ledger_spool_place {
 };
 
 struct tern_ledger_spool {
+    pthread_mutex_t lock; /* of all below; not held while a sync waits for the storage */
     struct tern_ledger_record_head head;
     char *dir, *path; /* path: of the file being written */
     int bits;         /* permissions of the run's folder, which all in it has */
@@ -43,5 +45,7 @@ int tern_ledger_spool_append(struct tern_ledger_spool *s, const struct tern_ledg
 /* Once a second, or `now`: is the file still in its place?  When its folder was removed, moved or
  * replaced, all of the file is written there once more, under the same seqs. */
 int tern_ledger_spool_follow(struct tern_ledger_spool *s, bool now, struct tern_err *err);
+/* tern_ledger_spool_sync by a caller that has the lock, and keeps it. */
+int tern_ledger_spool_sync_locked(struct tern_ledger_spool *s, struct tern_err *err);
 
 #endif

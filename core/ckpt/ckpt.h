@@ -423,10 +423,12 @@ struct tern_ckpt_prune_how {
     void *ctx;
 };
 
-/* Deletes the good checkpoints that `how` does not keep, the temporary folders of attempts before
- * the lease's, and old trash.  Broken and bad ones are kept for people.  Deletion renames first, so
- * that a half-deleted checkpoint has no checkpoint's name.  The lease is checked and renewed before
- * each of them.  *removed (may be NULL): checkpoints. */
+/* Deletes the good checkpoints that `how` does not keep, old trash, and, with a lease, the
+ * temporary folders of its attempt and of those before: no save of the attempt may be writing.
+ * Broken and bad ones are kept for people.  Deletion renames first, so that a half-deleted
+ * checkpoint has no checkpoint's name.  The lease is checked and renewed before each of them.  One
+ * that cannot be removed holds up no other: the first error is returned in the end.  *removed (may
+ * be NULL): checkpoints, also on an error. */
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err);
 

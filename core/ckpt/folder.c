@@ -444,6 +444,19 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
     return rc;
 }
 
+/* Of a failed removal: the first error is kept, and the others go on. */
+struct removal {
+    int rc;
+    struct tern_err *err;
+};
+
+static void removed_one(struct removal *r, int rc, const struct tern_err *why)
+{
+    if (rc < 0 && r->rc == 0 && r->err)
+        *r->err = *why;
+    r->rc = rc < 0 ? -1 : r->rc;
+}
+
 /* Before each that goes: whether it may, and a word to the caller. */
 static int may_go(const char *path, enum tern_ckpt_state state,
                   const struct tern_ckpt_prune_how *how, struct tern_err *err)
@@ -458,20 +471,21 @@ static int may_go(const char *path, enum tern_ckpt_state state,
 }
 
 /* Trash that a pruner left when it was killed. */
-static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, struct tern_err *err)
+static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, struct removal *all)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
+    struct tern_err why = {0};
     int rc = 0;
 
     if (!d)
-        return tern_err_sys(err, "%s: cannot open folder", dir);
+        return tern_err_sys(all->err, "%s: cannot open folder", dir);
     for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         if (!tern_str_starts(e->d_name, ".trash-step-"))
             continue;
         char *path = tern_fs_join(dir, e->d_name);
-        rc = may_go(path, TERN_CKPT_BROKEN, how, err);
+        rc = may_go(path, TERN_CKPT_BROKEN, how, all->err);
         if (rc == 0 && !how->dry_run)
-            rc = tern_fs_remove_tree(path, err);
+            removed_one(all, tern_fs_remove_tree(path, &why), &why);
         free(path);
     }
     closedir(d);
@@ -519,7 +533,7 @@ static void choose(const char *dir, struct name *names, size_t n,
     }
 }
 
-/* Temporary folders of attempts before *ret_attempt go: no writer of theirs is left. */
+/* Temporary folders of the attempts before *ret_attempt go: no writer of theirs is left. */
 static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how *how,
                               unsigned *ret_attempt, struct tern_err *err)
 {
@@ -527,8 +541,9 @@ static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how 
 
     if (!how->lease && how->dry_run && tern_ckpt_lease_last(dir, &last, err) < 0)
         return -1;
-    *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease)
-                   : how->dry_run ? last + 1 /* it would get that lease */
+    /* The lease's own are of saves that have failed; a dry run would get a lease. */
+    *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease) + 1
+                   : how->dry_run ? last + 1
                                   : 0;
     return 0;
 }
@@ -536,6 +551,8 @@ static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how 
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err)
 {
+    struct removal all = {.err = err};
+    struct tern_err why = {0};
     struct name *names;
     size_t n;
     unsigned gone = 0, attempt;
@@ -554,14 +571,18 @@ int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsi
         char *path = tern_fs_join(dir, m->text);
         rc = may_go(path, old_temp ? TERN_CKPT_TEMP : TERN_CKPT_GOOD, how, err);
         free(path);
-        if (rc == 0 && !how->dry_run)
-            rc = retire(dir, m->text, err);
-        gone += rc == 0 && !old_temp;
+        if (rc < 0)
+            break;
+        const int one = how->dry_run ? 0 : retire(dir, m->text, &why);
+        removed_one(&all, one, &why);
+        gone += one == 0 && !old_temp;
     }
     names_free(names, n);
     if (rc == 0)
-        rc = empty_trash(dir, how, err);
-    if (rc == 0 && removed)
+        rc = empty_trash(dir, how, &all);
+    if (rc < 0 || all.rc < 0)
+        return -1;
+    if (removed)
         *removed = gone;
-    return rc;
+    return 0;
 }

@@ -1,12 +1,16 @@
 /* core/ckpt: one run and one attempt own a checkpoint folder; the lease passes on when its owner is
  * dead, and fences it. */
 #include "core/base/fs.h"
+#include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
 #include "tests/unit/tap.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -185,6 +189,72 @@ static void test_prune(void)
     free(dir), free(p.file);
 }
 
+static bool refuses; /* the removal of a file `stuck` */
+
+int unlinkat(int fd, const char *path, int flags)
+{
+    if (refuses && strcmp(path, "stuck") == 0) {
+        errno = EBUSY;
+        return -1;
+    }
+    return (int)syscall(SYS_unlinkat, fd, path, flags);
+}
+
+static void make_stuck(const char *dir)
+{
+    char *file = tern_fs_join(dir, "stuck");
+
+    if (mkdir(dir, 0755) < 0 || tern_fs_replace(file, "x", 1, 0644, &err) < 0)
+        abort();
+    free(file);
+}
+
+static int entries(const char *dir, const char *start)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += tern_str_starts(e->d_name, start);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* What a failed save of the running attempt left, because it could not be removed then. */
+static void test_left(void)
+{
+    char *dir = in_work("left"), *own = in_work("left/step-00000009.tmp-1"),
+         *later = in_work("left/step-00000009.tmp-2");
+    const struct tern_ckpt_prune_how no_lease = {.keep = 2, .best = -1};
+    struct tern_ckpt_prune_how how = no_lease;
+    struct tern_ckpt_lease *a = NULL;
+
+    ok(acquire(dir, &a) == 0, "an attempt has the lease");
+    for (uint64_t step = 1; step <= 4; step++)
+        if (save(dir, step, a) < 0)
+            abort();
+    how.lease = a;
+    make_stuck(own);
+    make_stuck(later);
+    refuses = true;
+    ok(tern_ckpt_prune(dir, &how, NULL, &err) < 0, "a folder that cannot be removed is an error");
+    has(err.text, "stuck", "a folder that cannot be removed: the error names its file");
+    ok(entries(dir, "step-") == 3 && tern_fs_exists(later),
+       "a folder that cannot be removed holds up no other: two checkpoints are pruned");
+    ok(save(dir, 5, a) == 0 && tern_ckpt_prune(dir, &how, NULL, &err) < 0 &&
+           entries(dir, "step-") == 3,
+       "nor does it hold up the next prune");
+    refuses = false;
+    ok(tern_ckpt_prune(dir, &how, NULL, &err) == 0 && !tern_fs_exists(own) &&
+           entries(dir, ".trash") == 0,
+       "a temporary folder of the attempt itself goes as soon as it can be removed");
+    ok(tern_ckpt_prune(dir, &no_lease, NULL, &err) == 0 && tern_fs_exists(later),
+       "a temporary folder of a later attempt stays, and all do without a lease");
+    tern_ckpt_lease_free(a, true);
+    free(dir), free(own), free(later);
+}
+
 /* An owner on another node: only its heartbeat, and its job, are known. */
 static void test_elsewhere(void)
 {
@@ -352,6 +422,7 @@ int main(void)
     test_heartbeat();
     test_fence();
     test_prune();
+    test_left();
     test_elsewhere();
     test_release();
     test_late();

@@ -19,7 +19,7 @@
  *     tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...    resume
  *     tern_ckpt_save ...             collective; or in the background, with a staging:
  *     tern_ckpt_save_begin, _is_ready, _advance until it is published
- *     tern_ckpt_prune                one rank, after the ledger has the new row
+ *     tern_ckpt_prune                one rank, after the ledger has the new row; as the save tells
  *
  * Every array is rectangular and C-contiguous: a rank's slice is `start[d] .. start[d] + shape[d]`
  * of the global shape in each dimension d.  Shards are safetensors files
@@ -177,8 +177,16 @@ enum { TERN_CKPT_COMPANIONS = 16 };
 size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files);
 void tern_ckpt_companions_free(struct tern_ckpt_file *files, size_t n);
 
-/* The content of a checkpoint.  The ranks agree on `dir` and `step`; of meta, files and lease rank
- * 0's count. */
+/* What rank 0 does with a checkpoint. */
+enum tern_ckpt_word {
+    TERN_CKPT_WRITTEN,   /* whole, durable and read back; it gets its name next */
+    TERN_CKPT_PUBLISHED, /* it has its name, also after a power cut */
+    TERN_CKPT_REFUSED,   /* it was WRITTEN, and did not get its name */
+};
+struct tern_ckpt_saved;
+
+/* The content of a checkpoint.  The ranks agree on `dir` and `step`; of meta, files, lease and
+ * tell rank 0's count. */
 struct tern_ckpt_save_options {
     const char *dir;
     uint64_t step;
@@ -190,8 +198,17 @@ struct tern_ckpt_save_options {
     json_t *meta;
     const struct tern_ckpt_file *files; /* [n_files]; copied */
     size_t n_files;
+    /* In place of `files`, on rank 0, as the temporary folder is made: fills `files`, which has
+     * room for TERN_CKPT_COMPANIONS, and returns how many.  Paths are freed
+     * (tern_ckpt_companions_free); names and texts last as long as the save. */
+    size_t (*find_files)(void *ctx, struct tern_ckpt_file *files);
     const struct tern_ckpt_peers *peers; /* NULL: one rank */
     struct tern_ckpt_lease *lease;       /* NULL: no fence (tools and tests) */
+    /* On rank 0, in the save's thread where there is one: WRITTEN, and then one of the others,
+     * after which the save has ended but for the ranks' agreement.  Pruning has its place there.
+     * NULL: not told.  `ctx` is used until tern_ckpt_save_free. */
+    void (*tell)(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_saved *saved);
+    void *ctx; /* of both; used until tern_ckpt_save_free */
 };
 
 struct tern_ckpt_saved {
@@ -219,10 +236,12 @@ int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_save
 
 /* ---- the same in the background
  *
- *     begin      all ranks agree, rank 0 makes the temporary folder; each rank copies its slices
+ *     begin      each rank copies its slices; all ranks agree
+ *     PREPARES   a thread of rank 0 makes the temporary folder
+ *     advance    all ranks agree
  *     WRITES     a thread of each rank digests, writes and seals its shard
  *     advance    all ranks agree; rank 0 gets their tables
- *     PUBLISHES  a thread of rank 0 writes the manifest and renames
+ *     PUBLISHES  a thread of rank 0 writes the manifest, renames, and tells
  *     advance    all ranks agree
  *
  * Threads of a save never communicate; begin and advance do.  A rank may change its arrays as soon

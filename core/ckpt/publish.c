@@ -88,6 +88,31 @@ static int write_manifest(struct tern_ckpt_saving *s, const json_t *body, struct
     return tern_fs_sync_dir(s->temp, err);
 }
 
+static int put_in_place(const struct tern_ckpt_saving *s, struct tern_err *err)
+{
+    if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
+        return -1;
+    if (tern_ckpt_rename_new(s->temp, s->final, err) < 0)
+        return -1;
+    if (tern_fs_sync_dir(s->o.dir, err) < 0) {
+        /* Not acknowledged, so not to be seen. */
+        if (tern_fs_rename(s->final, s->temp, false) == 0)
+            tern_fs_sync_dir(s->o.dir, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+static void tell(const struct tern_ckpt_saving *s, enum tern_ckpt_word word)
+{
+    struct tern_ckpt_saved saved;
+
+    if (!s->o.tell)
+        return;
+    tern_ckpt_save_fill(s, s->digest, s->whole, &saved);
+    s->o.tell(s->o.ctx, word, &saved);
+}
+
 int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     char when[32];
@@ -105,15 +130,11 @@ int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err)
     json_decref(body);
     if (rc < 0)
         return -1;
+    /* An attempt that has lost its lease says nothing of a step that may be another's. */
     if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
-    if (tern_ckpt_rename_new(s->temp, s->final, err) < 0)
-        return -1;
-    if (tern_fs_sync_dir(s->o.dir, err) < 0) {
-        /* Not acknowledged, so not to be seen. */
-        if (tern_fs_rename(s->final, s->temp, false) == 0)
-            tern_fs_sync_dir(s->o.dir, NULL);
-        return -1;
-    }
-    return 0;
+    tell(s, TERN_CKPT_WRITTEN);
+    rc = put_in_place(s, err);
+    tell(s, rc == 0 ? TERN_CKPT_PUBLISHED : TERN_CKPT_REFUSED);
+    return rc;
 }

@@ -52,7 +52,7 @@ static int exchange(struct tern_ckpt_saving *s, int rc, struct tern_err *err)
     return 0;
 }
 
-/* ------------------------------------------------------------------ stage 1: what is to be written
+/* ------------------------------------------------------------------ what is to be written
  */
 
 static int array_check(const struct tern_ckpt_array *a, struct tern_err *err)
@@ -113,7 +113,7 @@ static int same_step(const struct tern_ckpt_saving *s, struct tern_err *err)
     return 0;
 }
 
-/* ------------------------------------------------------------------ stage 2: rank 0 makes room */
+/* ------------------------------------------------------------------ rank 0 makes room */
 
 static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
 {
@@ -134,6 +134,37 @@ static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
     return 0;
 }
 
+static struct tern_ckpt_file *copy_files(const struct tern_ckpt_file *files, size_t n,
+                                         struct tern_err *err)
+{
+    struct tern_ckpt_file *list = tern_alloc(n + 1, sizeof *list, "list of files", err);
+
+    for (size_t i = 0; list && i < n; i++)
+        list[i] = (struct tern_ckpt_file){
+            .name = tern_strdup(files[i].name),
+            .path = files[i].path ? tern_strdup(files[i].path) : NULL,
+            .text = files[i].path ? NULL : tern_strdup(files[i].text),
+        };
+    return list;
+}
+
+static int find_files(struct tern_ckpt_saving *s, struct tern_err *err)
+{
+    struct tern_ckpt_file found[TERN_CKPT_COMPANIONS];
+
+    if (!s->o.find_files)
+        return 0;
+    const size_t n = s->o.find_files(s->o.ctx, found);
+    struct tern_ckpt_file *list = copy_files(found, n, err);
+    tern_ckpt_companions_free(found, n);
+    if (!list)
+        return -1;
+    free((void *)s->o.files);
+    s->o.files = list;
+    s->o.n_files = n;
+    return 0;
+}
+
 int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct stat st;
@@ -147,8 +178,9 @@ int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
         return tern_err_set(err, TERN_FAILED, "%s: already exists; each step is published once",
                             s->final);
     /* What this attempt left here when an earlier save of the step failed. */
-    if (tern_fs_remove_tree(s->temp, err) < 0 || space_check(s, err) < 0)
+    if (tern_fs_remove_tree(s->temp, err) < 0 || space_check(s, err) < 0 || find_files(s, err) < 0)
         return -1;
+    s->made = true;
     if (TERN_AGAIN(mkdir(s->temp, 0777)) < 0)
         return tern_err_sys(err, "%s: cannot make folder", s->temp);
     return 0;
@@ -262,8 +294,11 @@ static void *work(void *ctx)
     s->err = (struct tern_err){0};
     if (s->stage == TERN_CKPT_WRITES)
         s->rc = tern_ckpt_save_write(s, &s->err);
+    else if (s->rank != 0)
+        s->rc = 0;
     else
-        s->rc = s->rank == 0 ? tern_ckpt_save_publish(s, &s->err) : 0;
+        s->rc = s->stage == TERN_CKPT_PREPARES ? tern_ckpt_save_prepare(s, &s->err)
+                                               : tern_ckpt_save_publish(s, &s->err);
     atomic_store(&s->ready, true);
     return NULL;
 }
@@ -278,7 +313,7 @@ static void enter(struct tern_ckpt_saving *s, enum tern_ckpt_stage stage, bool t
     atomic_store(&s->ready, false);
     if (!threaded)
         return;
-    if (stage == TERN_CKPT_PUBLISHES && s->rank != 0) {
+    if (stage != TERN_CKPT_WRITES && s->rank != 0) {
         work(s);
         return;
     }
@@ -315,20 +350,6 @@ bool tern_ckpt_save_is_ready(const struct tern_ckpt_saving *s)
 
 /* ------------------------------------------------------------------ the whole */
 
-static struct tern_ckpt_file *copy_files(const struct tern_ckpt_file *files, size_t n,
-                                         struct tern_err *err)
-{
-    struct tern_ckpt_file *list = tern_alloc(n + 1, sizeof *list, "list of files", err);
-
-    for (size_t i = 0; list && i < n; i++)
-        list[i] = (struct tern_ckpt_file){
-            .name = tern_strdup(files[i].name),
-            .path = files[i].path ? tern_strdup(files[i].path) : NULL,
-            .text = files[i].path ? NULL : tern_strdup(files[i].text),
-        };
-    return list;
-}
-
 /* What the caller may free. */
 static int take_options(struct tern_ckpt_saving *s, const struct tern_ckpt_save_options *o,
                         struct tern_err *err)
@@ -348,6 +369,9 @@ static int take_options(struct tern_ckpt_saving *s, const struct tern_ckpt_save_
         .meta = json_deep_copy(o->meta),
         .files = files,
         .n_files = files ? o->n_files : 0,
+        .find_files = o->find_files,
+        .tell = o->tell,
+        .ctx = o->ctx,
     };
     s->files = json_array();
     return arrays && files ? 0 : -1;
@@ -389,18 +413,14 @@ static int begin(struct tern_ckpt_saving *s, int rc, struct tern_ckpt_staging *s
     if (rc == 0)
         rc = tern_ckpt_save_plan(s, err);
     s->mine.bytes = s->bytes;
+    if (rc == 0 && staging)
+        rc = stage(s, staging, err);
     if (exchange(s, rc, err) < 0 || same_step(s, err) < 0)
         return -1;
     for (int r = 0; r < s->size; r++)
         s->total += s->reports[r].bytes;
     s->temp = tern_strf("%s.tmp-%u", s->final, s->reports[0].attempt);
-    if (s->rank == 0) {
-        rc = tern_ckpt_save_prepare(s, err);
-        s->made = rc == 0;
-    }
-    if (rc == 0 && staging)
-        rc = stage(s, staging, err);
-    return exchange(s, rc, err);
+    return 0;
 }
 
 int tern_ckpt_save_begin(const struct tern_ckpt_save_options *o, struct tern_ckpt_staging *staging,
@@ -425,13 +445,14 @@ int tern_ckpt_save_begin(const struct tern_ckpt_save_options *o, struct tern_ckp
         tern_ckpt_save_free(s);
         return -1;
     }
-    enter(s, TERN_CKPT_WRITES, staging != NULL);
     s->staged = staging != NULL;
+    enter(s, TERN_CKPT_PREPARES, s->staged);
     *ret_saving = s;
     return 0;
 }
 
-static void fill(const struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_saved)
+void tern_ckpt_save_fill(const struct tern_ckpt_saving *s, const char *digest, uint64_t bytes,
+                         struct tern_ckpt_saved *ret_saved)
 {
     int64_t copy = 0, write = 0;
 
@@ -440,8 +461,8 @@ static void fill(const struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_s
         write = s->reports[r].write_ns > write ? s->reports[r].write_ns : write;
     }
     snprintf(ret_saved->path, sizeof ret_saved->path, "%s", s->final);
-    snprintf(ret_saved->digest, sizeof ret_saved->digest, "%.64s", s->reports[0].text);
-    ret_saved->bytes = s->reports[0].bytes;
+    snprintf(ret_saved->digest, sizeof ret_saved->digest, "%.64s", digest);
+    ret_saved->bytes = bytes;
     ret_saved->shards = (unsigned)s->size;
     ret_saved->copy_seconds = (double)copy * 1e-9;
     ret_saved->write_seconds = (double)write * 1e-9;
@@ -455,20 +476,26 @@ int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *r
     if (!err)
         err = &own;
     int rc = leave(s, err);
+    if (s->stage == TERN_CKPT_PUBLISHES) {
+        s->mine.bytes = s->whole;
+        if (rc == 0)
+            snprintf(s->mine.text, sizeof s->mine.text, "%s", s->digest);
+        s->made &= rc < 0;
+    }
+    if (exchange(s, rc, err) < 0)
+        return -1;
+    if (s->stage == TERN_CKPT_PREPARES) {
+        enter(s, TERN_CKPT_WRITES, s->staged);
+        return 0;
+    }
     if (s->stage == TERN_CKPT_WRITES) {
-        if (exchange(s, rc, err) < 0 || gather_tables(s, err) < 0)
+        if (gather_tables(s, err) < 0)
             return -1;
         enter(s, TERN_CKPT_PUBLISHES, s->staged);
         return 0;
     }
-    s->mine.bytes = s->whole;
-    if (rc == 0)
-        snprintf(s->mine.text, sizeof s->mine.text, "%s", s->digest);
-    s->made &= rc < 0;
-    if (exchange(s, rc, err) < 0)
-        return -1;
     if (ret_saved)
-        fill(s, ret_saved);
+        tern_ckpt_save_fill(s, s->reports[0].text, s->reports[0].bytes, ret_saved);
     return 1;
 }
 

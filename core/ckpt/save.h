@@ -7,7 +7,7 @@
 
 #include "core/ckpt/ckpt.h"
 
-/* What the ranks exchange after each stage. */
+/* What the ranks exchange as a save begins, and after each stage. */
 struct tern_ckpt_report {
     int32_t code; /* enum tern_code */
     uint32_t attempt;
@@ -17,6 +17,7 @@ struct tern_ckpt_report {
 };
 
 enum tern_ckpt_stage {
+    TERN_CKPT_PREPARES,  /* rank 0: the temporary folder */
     TERN_CKPT_WRITES,    /* every rank its shard, rank 0 the small files, too */
     TERN_CKPT_PUBLISHES, /* rank 0 */
 };
@@ -44,7 +45,7 @@ struct tern_ckpt_saving {
     char *temp, *final;
     uint64_t total; /* bytes of all shards; on rank 0 of the small files, too */
     /* Of rank 0. */
-    bool made;      /* the temporary folder may exist */
+    bool made;      /* the temporary folder may exist; set in stage PREPARES */
     json_t *files;  /* list of the small files, for the manifest */
     char *tables;   /* [size * pitch]: every rank's */
     size_t pitch;   /* bytes */
@@ -69,6 +70,10 @@ int tern_ckpt_save_write(struct tern_ckpt_saving *s, struct tern_err *err);
 int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct tern_err *err);
 /* Frees what the save holds, but not `s`; no stage is under way. */
 void tern_ckpt_save_clear(struct tern_ckpt_saving *s);
+/* What is known of the checkpoint on rank 0 when its manifest is written, or on all ranks at the
+ * end. */
+void tern_ckpt_save_fill(const struct tern_ckpt_saving *s, const char *digest, uint64_t bytes,
+                         struct tern_ckpt_saved *ret_saved);
 /* Stage PUBLISHES, on rank 0. */
 int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err);
 

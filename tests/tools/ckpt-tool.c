@@ -185,8 +185,14 @@ static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
 
     if (source_read(t->src, r->rank, r->size, &s, err) < 0)
         return -1;
-    struct tern_ckpt_save_options o = {t->dir,  step,      s.arrays, s.n, s.meta,
-                                       s.files, s.n_files, &p,       NULL};
+    struct tern_ckpt_save_options o = {.dir = t->dir,
+                                       .step = step,
+                                       .arrays = s.arrays,
+                                       .n = s.n,
+                                       .meta = s.meta,
+                                       .files = s.files,
+                                       .n_files = s.n_files,
+                                       .peers = &p};
     if (!t->loop)
         rc = tern_ckpt_save(&o, NULL, err);
     else

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,6 +37,18 @@ static int cpus(void)
     cpu_set_t set;
 
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+static pthread_t folder_maker; /* the thread that made the last folder */
+
+int mkdir(const char *path, mode_t mode)
+{
+    pthread_mutex_lock(&lock);
+    folder_maker = pthread_self();
+    while (held && strcmp(held, "mkdir") == 0 && strstr(path, ".tmp-"))
+        pthread_cond_wait(&opened, &lock);
+    pthread_mutex_unlock(&lock);
+    return (int)syscall(SYS_mkdir, path, mode);
 }
 
 int fallocate(int fd, int mode, off_t from, off_t len)
@@ -323,11 +336,20 @@ static void until_ready(const struct tern_ckpt_saving *s)
         usleep(1000);
 }
 
+/* The folder is there, and each rank writes. */
+static void until_writing(struct job *j, struct tern_ckpt_saving *s)
+{
+    until_ready(s);
+    if (tern_ckpt_save_advance(s, &j->saved, &j->err) != 0)
+        abort();
+}
+
 /* The last rank's writer is held until every rank has found itself beyond begin. */
 static void go_on(struct job *j, struct tern_ckpt_saving *s)
 {
     const int last = j->w->size - 1;
 
+    until_writing(j, s);
     went_on[j->rank] = j->rank != last || !tern_ckpt_save_is_ready(s);
     if (j->rank != last)
         until_ready(s);
@@ -352,12 +374,36 @@ static void test_background(void)
     final_path = in_work("goes-on/step-00000004");
     hold("shard-00002");
     run_world(3, jobs, &like);
-    ok(went_on[0] && went_on[1] && went_on[2], "begin returns while a shard is being written");
+    ok(went_on[0] && went_on[1] && went_on[2], "a rank goes on while a shard is being written");
     ok(hidden, "no checkpoint is there before every rank has written");
     ok(published, "rank 0 publishes without the other ranks");
     ok(jobs[0].rc == 1 && jobs[2].rc == 1, "then all ranks know: %s", jobs[0].err.text);
     free_stagings(jobs, 3);
     free(final_path), free(dir);
+}
+
+static bool folder_waited;
+
+static void see_folder(struct job *j, struct tern_ckpt_saving *s)
+{
+    folder_waited = j->rank != 0 || !tern_ckpt_save_is_ready(s);
+    hold(NULL);
+    until_ready(s);
+    folder_waited = folder_waited && !pthread_equal(folder_maker, pthread_self());
+}
+
+static void test_folder(void)
+{
+    struct job jobs[RANKS_MAX] = {{0}};
+    char *dir = in_work("folder");
+    const struct job like = {.dir = dir, .step = 1, .background = true, .meanwhile = see_folder};
+
+    hold("mkdir");
+    run_world(1, jobs, &like);
+    ok(folder_waited && jobs[0].rc == 1,
+       "begin does not wait for the folder, which another thread makes: %s", jobs[0].err.text);
+    free_stagings(jobs, 1);
+    free(dir);
 }
 
 /* A rank computes on every core that it has, by threads that are bound to one each. */
@@ -376,12 +422,12 @@ static void test_cores(void)
     free(dir);
 }
 
-static bool written_at_once;
+static bool done_at_once;
 
-static void see_written(struct job *j, struct tern_ckpt_saving *s)
+static void see_done(struct job *j, struct tern_ckpt_saving *s)
 {
-    (void)j;
-    written_at_once = tern_ckpt_save_is_ready(s);
+    done_at_once = tern_ckpt_save_is_ready(s) &&
+                   tern_ckpt_save_advance(s, &j->saved, &j->err) == 0 && tern_ckpt_save_is_ready(s);
 }
 
 /* A limit of processes: the save must not wait for the next one to be written. */
@@ -389,12 +435,12 @@ static void test_no_thread(void)
 {
     struct job jobs[RANKS_MAX] = {{0}};
     char *dir = in_work("no-thread");
-    const struct job like = {.dir = dir, .step = 1, .background = true, .meanwhile = see_written};
+    const struct job like = {.dir = dir, .step = 1, .background = true, .meanwhile = see_done};
 
     no_threads = true;
     run_world(1, jobs, &like);
     no_threads = false;
-    ok(written_at_once, "without a thread the shard is written as the save begins");
+    ok(done_at_once, "without a thread the folder is made and the shard is written at once");
     ok(jobs[0].rc == 1, "without a thread the checkpoint is published: %s", jobs[0].err.text);
     free_stagings(jobs, 1);
     free(dir);
@@ -423,8 +469,7 @@ static void test_failures(void)
     run_world(3, jobs, &like);
     ok(jobs[0].rc == 1 && jobs[2].rc == 1, "with room the next save of that step is published");
     run_world(3, jobs, &like);
-    ok(jobs[0].rc < 0 && jobs[2].rc < 0 && names_in(dir) == 1,
-       "a step that is there is refused as it begins");
+    ok(jobs[0].rc < 0 && jobs[2].rc < 0 && names_in(dir) == 1, "a step that is there is refused");
     has(jobs[1].err.text, "already exists; each step is published once",
         "a step that is there is named");
     free_stagings(jobs, 3);
@@ -437,7 +482,7 @@ static void give_up(struct job *j, struct tern_ckpt_saving *s)
 {
     pthread_t t;
 
-    (void)s;
+    until_writing(j, s);
     j->rc = -2; /* no advance */
     pthread_create(&t, NULL, let_go, NULL);
     pthread_detach(t);
@@ -463,7 +508,7 @@ static void lose_lease(struct job *j, struct tern_ckpt_saving *s)
 {
     struct tern_ckpt_lease *later = NULL;
 
-    (void)s;
+    until_writing(j, s);
     if (tern_ckpt_lease_acquire(lease_dir, 0, "a later attempt", &later, &j->err) < 0)
         abort();
     tern_ckpt_lease_free(later, false);
@@ -524,6 +569,7 @@ int main(void)
         return 1;
     test_same();
     test_background();
+    test_folder();
     test_cores();
     test_no_thread();
     test_failures();

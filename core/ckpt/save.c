@@ -22,9 +22,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* A third of a core that another thread computes on: a step takes little longer, and a save ends.
- */
-enum { WRITER_NICE = 5 };
+/* The kernel gives a thread of nice 10 a tenth of a core on which another computes (weights 110 and
+ * 1024, sched(7)): a step, which waits for its slowest thread, takes a tenth longer, and a save
+ * ends. */
+enum { WRITER_NICE = 10 };
 
 /* Exchange results.  After a failure `err` is, on every rank, that of the first rank that failed.
  */

@@ -239,8 +239,8 @@ int tern_ledger_spool_step(struct tern_ledger_spool *s, int64_t step,
                            const struct tern_ledger_value *values, size_t n, struct tern_err *err);
 int tern_ledger_spool_eval(struct tern_ledger_spool *s, const struct tern_ledger_eval *e,
                            struct tern_err *err);
-/* A checkpoint is known by its path; the newest record of it holds.  Write "published" before
- * anything treats it as the latest. */
+/* A checkpoint is known by its path; the newest record of it holds.  Write "writing", and sync,
+ * before it gets its name, and "published" behind that: a reader that sees the name finds a row. */
 int tern_ledger_spool_checkpoint(struct tern_ledger_spool *s,
                                  const struct tern_ledger_checkpoint *c, struct tern_err *err);
 int tern_ledger_spool_event(struct tern_ledger_spool *s, const struct tern_ledger_event *e,

@@ -169,8 +169,10 @@ void tern_train_save_close(struct train *t)
 
     tern_ckpt_save_free(t->checkpoint.saving);
     t->checkpoint.saving = NULL;
-    if (pending && t->rank == 0 && !tern_train_record_found(t))
+    if (pending && t->rank == 0 && !t->checkpoint.published)
         tell(t, "", &why);
     tern_ckpt_staging_free(t->checkpoint.staging);
     t->checkpoint.staging = NULL;
+    free(t->checkpoint.config);
+    t->checkpoint.config = NULL;
 }

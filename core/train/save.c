@@ -185,9 +185,10 @@ static json_t *describe(const struct train *t)
 
 /* The small files that make a checkpoint complete on its own: those of the folder that the weights
  * came from, or config.json for random weights; and the tokenizer's, unless that folder had one.
- * Meta's folders have no config.json: it is `config`. */
-static size_t find_files(const struct train *t, const char *config, struct tern_ckpt_file *files)
+ * Meta's folders have no config.json: it is checkpoint.config. */
+static size_t find_files(void *ctx, struct tern_ckpt_file *files)
 {
+    const struct train *t = ctx;
     const struct tern_recipe *r = t->recipe;
     struct tern_ckpt_file more[TERN_CKPT_COMPANIONS];
     size_t n = t->checkpoint.files_dir ? tern_ckpt_companions(t->checkpoint.files_dir, files) : 0;
@@ -199,7 +200,7 @@ static size_t find_files(const struct train *t, const char *config, struct tern_
     while (k < n && strcmp(files[k].name, "config.json") != 0)
         k++;
     if (k == n)
-        files[n++] = (struct tern_ckpt_file){.name = "config.json", .text = config};
+        files[n++] = (struct tern_ckpt_file){.name = "config.json", .text = t->checkpoint.config};
     size_t n_more = r->model.tokenizer ? tern_ckpt_companions(r->model.tokenizer, more) : 0;
     for (size_t i = 0; i < n_more; i++) {
         size_t j = 0;
@@ -234,14 +235,16 @@ static void record_values(struct train *t, const struct tern_ckpt_saved *saved)
 static int record(struct train *t, const struct tern_ledger_checkpoint *row)
 {
     struct tern_err err;
+    const int rc = tern_ledger_spool_checkpoint(t->spool, row, &err);
 
-    if (tern_ledger_spool_checkpoint(t->spool, row, &err) == 0)
-        return 0;
-    tern_warn("%s", err.text);
-    return -1;
+    if (rc < 0)
+        tern_warn("%s", err.text);
+    return rc == 0 ? 0 : -1;
 }
 
-static void record_published(struct train *t, const struct tern_ckpt_saved *saved)
+/* ------------------------------------------------------------------ in the save's thread */
+
+static void record_state(struct train *t, const struct tern_ckpt_saved *saved, const char *state)
 {
     const struct tern_ledger_checkpoint row = {
         .step = (int64_t)t->checkpoint.saving_step,
@@ -249,7 +252,7 @@ static void record_published(struct train *t, const struct tern_ckpt_saved *save
         .bytes = (int64_t)saved->bytes,
         .shards = saved->shards,
         .manifest_sha256 = saved->digest,
-        .state = "published",
+        .state = state,
     };
     struct tern_err err;
 
@@ -257,92 +260,105 @@ static void record_published(struct train *t, const struct tern_ckpt_saved *save
         tern_warn("%s", err.text);
 }
 
-static struct tern_ledger_checkpoint row_of(const struct tern_ckpt_entry *e, const char *state)
+/* Paths of checkpoints that go. */
+struct going {
+    char **paths; /* [n] */
+    size_t n;
+};
+
+static void note_going(void *ctx, const char *path, enum tern_ckpt_state state)
 {
-    return (struct tern_ledger_checkpoint){
-        .step = (int64_t)e->step,
-        .path = e->path,
-        .bytes = (int64_t)e->bytes,
-        .shards = e->shards,
-        .manifest_sha256 = e->digest,
-        .state = state,
-    };
+    struct going *g = ctx;
+    char **more = state == TERN_CKPT_GOOD ? realloc(g->paths, (g->n + 1) * sizeof *g->paths) : NULL;
+
+    if (!more)
+        return;
+    g->paths = more;
+    g->paths[g->n++] = tern_strdup(path);
 }
 
-bool tern_train_record_found(struct train *t)
-{
-    struct tern_ckpt_entry *all = NULL;
-    size_t n = 0, i = 0;
-    struct tern_err err;
-
-    if (tern_ckpt_list(t->recipe->checkpoint.dir, &all, &n, &err) < 0)
-        return false;
-    while (i < n && (all[i].step != t->checkpoint.saving_step || all[i].state != TERN_CKPT_GOOD))
-        i++;
-    const bool found = i < n;
-    if (found) {
-        const struct tern_ledger_checkpoint row = row_of(&all[i], "published");
-        record(t, &row);
-    }
-    tern_ckpt_list_free(all, n);
-    return found;
-}
-
-/* Rank 0: make room, and record what is deleted.  A failure costs disk, not the run. */
+/* Make room, and record what is deleted.  A failure costs disk, not the run. */
 static void prune(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
+    struct going going = {0};
     const struct tern_ckpt_prune_how how = {.keep = (unsigned)r->checkpoint.keep,
                                             .keep_every = (uint64_t)r->checkpoint.keep_every,
                                             .best = t->checkpoint.saving_best,
-                                            .lease = t->checkpoint.lease};
-    struct tern_ckpt_entry *had = NULL;
-    size_t n = 0;
+                                            .lease = t->checkpoint.lease,
+                                            .each = note_going,
+                                            .ctx = &going};
     struct tern_err err;
 
-    if (tern_ckpt_list(r->checkpoint.dir, &had, &n, &err) < 0 ||
-        tern_ckpt_prune(r->checkpoint.dir, &how, /* removed= */ NULL, &err) < 0)
+    if (tern_ckpt_prune(r->checkpoint.dir, &how, /* removed= */ NULL, &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
-    for (size_t i = 0; i < n; i++) {
-        const struct tern_ledger_checkpoint row = row_of(&had[i], "deleted");
-        if (had[i].state == TERN_CKPT_GOOD && !tern_fs_exists(had[i].path))
+    for (size_t i = 0; i < going.n; i++) {
+        const char *step = strrchr(going.paths[i], '-'); /* step-00001500 */
+        const struct tern_ledger_checkpoint row = {.step = step ? strtoll(step + 1, NULL, 10) : -1,
+                                                   .path = going.paths[i],
+                                                   .state = "deleted"};
+        if (!tern_fs_exists(going.paths[i]))
             record(t, &row);
+        free(going.paths[i]);
     }
-    tern_ckpt_list_free(had, n);
+    free(going.paths);
 }
+
+/* Its row is there before it counts, and says so afterwards.  Rank 0. */
+static void follow(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_saved *saved)
+{
+    struct train *t = ctx;
+
+    switch (word) {
+    case TERN_CKPT_WRITTEN:
+        record_state(t, saved, "writing");
+        break;
+    case TERN_CKPT_REFUSED: /* another attempt's checkpoint may have the name */
+        if (!tern_fs_exists(saved->path))
+            record_state(t, saved, "failed");
+        break;
+    case TERN_CKPT_PUBLISHED:
+        t->checkpoint.published = true;
+        record_state(t, saved, "published");
+        prune(t);
+        break;
+    }
+}
+
+/* ------------------------------------------------------------------ beside it */
 
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err)
 {
     const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
     struct tern_ckpt_array *arrays =
         tern_alloc(tern_train_most_arrays(t), sizeof *arrays, "a checkpoint", err);
-    struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
+    struct train_checkpoint *c = &t->checkpoint;
     size_t n = 0;
 
     int rc = tern_train_agree(t, arrays ? 0 : -1, err);
     if (rc < 0)
         goto out;
     n = tern_train_arrays(t, arrays);
-    char *config = tern_model_config_json(tern_llama_config(t->model), "float32");
-    size_t n_files = find_files(t, config, files);
-    json_t *meta = describe(t);
+    if (t->rank == 0 && !c->config)
+        c->config = tern_model_config_json(tern_llama_config(t->model), "float32");
+    json_t *meta = t->rank == 0 ? describe(t) : NULL;
     const struct tern_ckpt_save_options options = {
         .dir = t->recipe->checkpoint.dir,
         .step = t->progress.step,
         .arrays = arrays,
         .n = n,
         .meta = meta,
-        .files = files,
-        .n_files = n_files,
+        .find_files = find_files,
         .peers = &peers,
-        .lease = t->checkpoint.lease,
+        .lease = c->lease,
+        .tell = follow,
+        .ctx = t,
     };
-    t->checkpoint.saving_step = t->progress.step;
-    t->checkpoint.saving_best = t->progress.stop_rule.best_step;
-    rc = tern_ckpt_save_begin(&options, staging, &t->checkpoint.saving, err);
+    c->saving_step = t->progress.step;
+    c->saving_best = t->progress.stop_rule.best_step;
+    c->published = false;
+    rc = tern_ckpt_save_begin(&options, staging, &c->saving, err);
     json_decref(meta);
-    tern_ckpt_companions_free(files, n_files);
-    free(config);
     if (rc == 0 && t->rank == 0)
         tern_train_record_mix(t);
 out:
@@ -354,19 +370,13 @@ out:
 
 void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved)
 {
-    const int64_t from = tern_clock_boot_ns();
-
     t->checkpoint.failed = 0;
     tern_train_note_save(t, saved->write_seconds);
     free(t->checkpoint.files_dir);
     t->checkpoint.files_dir = tern_strdup(saved->path); /* the newest is never pruned */
     snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved->digest);
-    if (t->rank != 0)
-        return;
-    record_published(t, saved);
-    prune(t);
-    t->checkpoint.stall_ns += tern_clock_boot_ns() - from;
-    record_values(t, saved);
+    if (t->rank == 0)
+        record_values(t, saved);
 }
 
 void tern_train_save_evaluated(const struct train *t)

@@ -91,12 +91,14 @@ struct train_checkpoint {
     int64_t heartbeat_ns;              /* the lease's last one (boot clock) */
     char *resumed_from;                /* the checkpoint that this attempt began from, or NULL */
     char *files_dir;                   /* config.json and the tokenizer are copied from here */
+    char *config;                      /* of rank 0: config.json, where no file is one; or NULL */
     json_t *model;                     /* of rank 0: tern_inputs_model */
     char digest[65];                   /* of the newest checkpoint; "" without one */
     struct tern_ckpt_staging *staging; /* NULL: training waits for its checkpoints */
     struct tern_ckpt_saving *saving;   /* under way, or NULL: */
     uint64_t saving_step;              /* its step, */
     int64_t saving_best;               /* the best step then, -1: none, */
+    bool published;                    /* rank 0, when the save is freed: has it its name? */
     int64_t stall_ns;                  /* how long this rank waited for it, */
     bool all_ready;                    /* all ranks have done their part of its stage, */
     bool met;                          /* and met in its last exchange */
@@ -343,11 +345,9 @@ size_t tern_train_arrays(const struct train *t, struct tern_ckpt_array *arrays);
 size_t tern_train_most_arrays(const struct train *t);
 /* Begin to save the present step: t->checkpoint.saving.  Collective. */
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err);
-/* Record the published checkpoint of step t->checkpoint.saving_step, prune older ones. */
+/* The checkpoint of step t->checkpoint.saving_step is published: record what it took.  Its row is
+ * there, and older ones are pruned. */
 void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved);
-/* Rank 0: the save of step t->checkpoint.saving_step has ended by itself.  Record its checkpoint,
- * if it was published. */
-bool tern_train_record_found(struct train *t);
 /* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
 

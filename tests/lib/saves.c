@@ -1,0 +1,173 @@
+/* Preloaded into the ranks of a run (tests/lib/saves.sh): what happens to its saves.
+ *
+ *     $TEST_MARKS/held-SSSSSSSS   while this file is there, writers of shards of that step wait
+ *     TEST_FULL=WORD              no room for a shard whose path has the word
+ *     TEST_NO_STAGING=1           one rank gets no memory for its staging
+ *     TEST_FOLDS=1                the nice of each process that folds run.db, a line each in
+ *                                 $TEST_MARKS/folds
+ *     TEST_STOP=STAGE:SSSSSSSS:R  rank R stops for good at a stage of the save of that step, and
+ * its pid is in $TEST_MARKS/at
+ *
+ * Stages: copy (in the middle; SSSSSSSS is the how-manieth save, from 2 on), write (in the middle),
+ * fsync (before it), named (before the rename), renamed (behind it), pruned (before the shard of
+ * that step is removed).  The last three are rank 0's.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int rank = -1; /* known from the first shard on */
+static char *staging;
+static size_t staging_bytes;
+static unsigned saves, parts; /* copied so far; of one shard, written so far */
+
+static char *path_of(int fd, char path[4096])
+{
+    char link[64];
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, 4095);
+    path[n > 0 ? n : 0] = '\0';
+    return path;
+}
+
+static bool mark(const char *name)
+{
+    char path[4096], text[32];
+    const char *dir = getenv("TEST_MARKS");
+
+    snprintf(path, sizeof path, "%s/%s", dir ? dir : ".", name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int n = snprintf(text, sizeof text, "%d\n", getpid());
+    if (fd < 0 || syscall(SYS_write, fd, text, n) != n)
+        return false;
+    close(fd);
+    return true;
+}
+
+/* Stops here, if this is the place: `path` has the step, unless it is NULL. */
+static void pass(const char *stage, const char *path, unsigned number)
+{
+    const char *where = getenv("TEST_STOP");
+    const size_t len = strlen(stage);
+    char step[32];
+    int at = -1;
+
+    if (!where || strncmp(where, stage, len) != 0 || where[len] != ':' ||
+        sscanf(where + len + 1, "%8[0-9]:%d", step, &at) != 2 || at != rank)
+        return;
+    if (path ? !strstr(path, step) : (unsigned)strtoul(step, NULL, 10) != number)
+        return;
+    if (mark("at"))
+        for (;;)
+            pause();
+}
+
+void *mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
+{
+    if ((flags & MAP_POPULATE) && getenv("TEST_NO_STAGING") && mark("no-staging")) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    void *at = (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+    if ((flags & MAP_POPULATE) && at != MAP_FAILED) {
+        staging = at;
+        staging_bytes = bytes;
+    }
+    return at;
+}
+
+void *memcpy(void *restrict to, const void *restrict from, size_t n)
+{
+    if (staging && (char *)to >= staging && (char *)to < staging + staging_bytes) {
+        if (to == staging)
+            saves++;
+        else
+            pass("copy", NULL, saves);
+    }
+    return memmove(to, from, n);
+}
+
+int fallocate64(int fd, int mode, off64_t from, off64_t len)
+{
+    const char *full = getenv("TEST_FULL"), *dir = getenv("TEST_MARKS");
+    char path[4096], held[4200];
+    const char *shard = strstr(path_of(fd, path), "/shard-"), *step = strstr(path, "step-");
+
+    if (!shard || !step)
+        return (int)syscall(SYS_fallocate, fd, mode, from, len);
+    rank = atoi(shard + strlen("/shard-"));
+    parts = 0;
+    snprintf(held, sizeof held, "%s/held-%.8s", dir ? dir : ".", step + strlen("step-"));
+    while (access(held, F_OK) == 0)
+        usleep(10000);
+    if (full && strstr(path, full)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, from, len);
+}
+
+ssize_t write(int fd, const void *data, size_t n)
+{
+    char path[4096];
+
+    if (getenv("TEST_STOP") && strstr(path_of(fd, path), "/shard-") && ++parts == 3)
+        pass("write", path, 0);
+    return syscall(SYS_write, fd, data, n);
+}
+
+int fsync(int fd)
+{
+    char path[4096];
+
+    if (getenv("TEST_STOP") && strstr(path_of(fd, path), "/shard-"))
+        pass("fsync", path, 0);
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    const char *name = strrchr(to, '/');
+    const bool named = name && strncmp(name, "/step-", 6) == 0;
+
+    if (named)
+        pass("named", name, 0);
+    const int rc = (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+    if (named && rc == 0)
+        pass("renamed", name, 0);
+    return rc;
+}
+
+int rename(const char *from, const char *to)
+{
+    const char *name = strrchr(to, '/'), *dir = getenv("TEST_MARKS");
+    char path[4096];
+
+    if (getenv("TEST_FOLDS") && name && strcmp(name, "/run.db") == 0) {
+        snprintf(path, sizeof path, "%s/folds", dir ? dir : ".");
+        FILE *f = fopen(path, "a");
+        if (f) {
+            fprintf(f, "%d\n", getpriority(PRIO_PROCESS, 0));
+            fclose(f);
+        }
+    }
+    return (int)syscall(SYS_rename, from, to);
+}
+
+int unlinkat(int fd, const char *name, int flags)
+{
+    char path[4096];
+
+    if (strncmp(name, "shard-", 6) == 0 && strstr(path_of(fd, path), "/.trash-"))
+        pass("pruned", path, 0);
+    return (int)syscall(SYS_unlinkat, fd, name, flags);
+}

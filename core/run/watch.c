@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +21,9 @@ enum {
     FOLD_REST_TIMES = 10, /* and a fold may take a tenth of the time (ledger.h) */
     GRACE_S = 10,         /* for the other ranks to end and report when one has failed */
     LAST_FOLD_S = 60,
+    /* Of a fold beside ranks on this node: a tenth of a core on which a rank computes (sched(7)).
+     */
+    FOLD_NICE = 10,
 };
 
 /* A child folds: storage that hangs delays neither signals nor heartbeats. */
@@ -46,7 +50,8 @@ void tern_run_watch_stop_signals(sigset_t *set)
     sigdelset(set, SIGUSR2); /* a request for dumps, which ranks that are gone cannot write */
 }
 
-static pid_t fold_start(const char *ledger_dir, const char *run_id, bool reported)
+/* `beside`: ranks compute meanwhile. */
+static pid_t fold_start(const char *ledger_dir, const char *run_id, bool beside, bool reported)
 {
     struct tern_err err = {0};
     pid_t parent = getpid(), pid = fork();
@@ -57,6 +62,8 @@ static pid_t fold_start(const char *ledger_dir, const char *run_id, bool reporte
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* harmless to a fold */
     if (getppid() != parent)
         _exit(1);
+    if (beside)
+        setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + FOLD_NICE);
     if (tern_ledger_fold(ledger_dir, run_id, &err) < 0 ||
         tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
         if (!reported)
@@ -84,7 +91,7 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     f->began = now;
     f->next = now + FOLD_REST_S * second;
-    f->pid = fold_start(w->ledger_dir, w->run_id, f->reported);
+    f->pid = fold_start(w->ledger_dir, w->run_id, /* beside= */ true, f->reported);
 }
 
 static void fold_ended(struct folder *f, int status)
@@ -100,7 +107,7 @@ static void fold_ended(struct folder *f, int status)
 
 void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
 {
-    pid_t pid = fold_start(ledger_dir, run_id, false);
+    pid_t pid = fold_start(ledger_dir, run_id, /* beside= */ false, /* reported= */ false);
     int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second, pause = second / 1000;
 
     while (pid && waitpid(pid, NULL, WNOHANG) == 0) {

@@ -52,7 +52,7 @@ fi
 saves_make
 # The shards are held: steps go on, up to the next save.
 hold 5
-begin one --set steps=12 --set checkpoint.every=5 --set checkpoint.keep=9
+TEST_FOLDS=1 begin one --set steps=12 --set checkpoint.every=5 --set checkpoint.keep=9
 until_true reached one 10
 ok $? "training goes on while a checkpoint is written"
 [ -d checkpoints/step-00000005.tmp-1 ] && [ ! -e checkpoints/step-00000005 ]; ok $? "nothing is published before every rank has written"
@@ -60,6 +60,8 @@ ok $? "training goes on while a checkpoint is written"
 is "$(published one)" "" "the ledger has no checkpoint that is not there"
 let_go; ended; status 0 "then the run ends well"
 is "$(published one)" "5 10 12 " "and has published each checkpoint"
+n=$(nice)
+is "$(head -n 1 folds) $(tail -n 1 folds)" "$((n < 9 ? n + 10 : 19)) $n" "a fold of the ledger beside training goes behind it, the last one does not"
 tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "which verify" || cat err2
 is "$(sql one "select count(*) from step where step = 5 and name in ('checkpoint_bytes', 'checkpoint_bytes_per_second', 'checkpoint_write_seconds', 'checkpoint_copy_seconds', 'checkpoint_stall_seconds')")" 5 "bytes, rate and seconds of a save are values of its step"
 value() { sql one "select value from step where step = $1 and name = 'checkpoint_$2'"; }

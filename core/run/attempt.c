@@ -13,6 +13,7 @@
 #include "core/run/outcome.h"
 #include "core/run/requeue.h"
 #include "core/run/rows.h"
+#include "core/run/settle.h"
 #include "core/run/watch.h"
 #include "core/slurm/slurm.h"
 
@@ -266,6 +267,8 @@ static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
     } else {
         tern_run_watch(w);
         tern_run_ranks_leftover(w->ranks);
+        if (w->first >= 0)
+            tern_run_settle_checkpoints(a);
         collect(a, w, &facts);
         tern_run_judge(&facts, result, &result->signal);
         report_dumps(result);
@@ -370,6 +373,7 @@ int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err)
     if (a->restored)
         tern_run_attempt_add_event(a, "checkpoint", "info", /* node= */ NULL, a->restored);
     tern_run_close_earlier(a);
+    tern_run_settle_checkpoints(a);
     tern_run_rows_recipe(a);
     tern_run_identify_job(a);
     return 0;

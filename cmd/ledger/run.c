@@ -1,6 +1,8 @@
 /* tern ledger show: everything about one run. */
+#include "cmd/ledger/recipe.h"
 #include "cmd/ledger/show.h"
 
+#include "core/base/clock.h"
 #include "core/base/str.h"
 
 #include <math.h>
@@ -9,7 +11,7 @@
 #include <string.h>
 
 static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe, only_health,
-    only_mix;
+    only_mix, only_metrics;
 
 static const struct tern_report_field attempt_fields[] = {
     {"attempt", "its number in the run", true},
@@ -21,6 +23,7 @@ static const struct tern_report_field attempt_fields[] = {
     {"signal", "that ended it", true},
     {"begin", "when it began", false},
     {"end", "when it ended", false},
+    {"took", "from its beginning to its end", true},
     {"resumed", "step of the checkpoint it began from", true},
     {"first", "first step with values", true},
     {"last", "last step with values", true},
@@ -76,7 +79,21 @@ static const struct tern_report_field health_fields[] = {
 };
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
+static void cell_took(struct show_cells *t, const struct tern_ledger_attempt *a)
+{
+    const double seconds = (double)(a->end_ns - a->begin_ns) * 1e-9;
+    char text[32];
+
+    if (!a->begin_ns || !a->end_ns)
+        show_cell_text(t, NULL);
+    else if (show.parsable)
+        show_cell_text(t, tern_str_exact(text, sizeof text, seconds));
+    else
+        show_cell_text(t, show_short_seconds(text, seconds));
+}
+
+/* `brief`: a part of the page, and not wider than it. */
+static int attempts(const struct tern_ledger_rows *rows, bool brief, struct tern_err *err)
 {
     struct show_cells t = {.fields = attempt_fields, .n_fields = COUNT(attempt_fields)};
     char job[TERN_LEDGER_JOB_SIZE];
@@ -96,6 +113,7 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_int(&t, a->signal, 0);
         show_cell_time(&t, a->begin_ns);
         show_cell_time(&t, a->end_ns);
+        cell_took(&t, a);
         show_cell_int(&t, a->resumed_step, -1);
         show_cell_int(&t, a->first_step, -1);
         show_cell_int(&t, a->last_step, -1);
@@ -105,14 +123,34 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, a->cause);
         show_cell_text(&t, a->resumed_checkpoint);
     }
-    return show_table(&t,
-                      "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
-                      NULL, err);
+    return brief
+               ? show_table(&t, "attempt,jobid,outcome,begin,took,resumed,last,nodes",
+                            "outcome,nodes", err)
+               : show_table(
+                     &t,
+                     "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
+                     NULL, err);
 }
 
-static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err)
+/* Bytes of the folder that all of them lie in, its last '/' among them; 0: in several. */
+static size_t folder_of(const struct tern_ledger_rows *rows)
+{
+    const char *first = rows->n ? rows->checkpoints[0].path : "";
+    const char *slash = strrchr(first, '/');
+    size_t len = slash ? (size_t)(slash - first) + 1 : 0;
+
+    for (size_t i = 1; i < rows->n && len; i++) {
+        const char *path = rows->checkpoints[i].path;
+        if (strncmp(path, first, len) != 0 || strchr(path + len, '/'))
+            len = 0;
+    }
+    return len;
+}
+
+static int checkpoints(const struct tern_ledger_rows *rows, bool brief, struct tern_err *err)
 {
     struct show_cells t = {.fields = checkpoint_fields, .n_fields = COUNT(checkpoint_fields)};
+    const size_t skip = brief ? folder_of(rows) : 0; /* it is the heading's */
     char size[32];
 
     for (size_t i = 0; i < rows->n; i++) {
@@ -128,22 +166,13 @@ static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err
                            c->bytes ? tern_str_bytes(size, sizeof size, (uint64_t)c->bytes) : NULL);
         show_cell_int(&t, c->shards, 0);
         show_cell_time(&t, c->wall_ns);
-        show_cell_text(&t, c->path);
+        show_cell_text(&t, c->path + skip);
         show_cell_text(&t, c->manifest_sha256);
     }
-    return show_table(&t, "step,state,attempt,effective,size,shards,time,path", NULL, err);
-}
-
-static void cell_real(struct show_cells *t, double v, bool known)
-{
-    char exact[32];
-
-    if (known && show.parsable)
-        show_cell_text(t, tern_str_exact(exact, sizeof exact, v));
-    else if (known)
-        show_cell(t, isnan(v) ? "NaN" : "%.6g", v);
-    else
-        show_cell_text(t, NULL);
+    return show_table(&t,
+                      brief ? "step,state,attempt,effective,size,path"
+                            : "step,state,attempt,effective,size,shards,time,path",
+                      brief ? "" : NULL, err);
 }
 
 static int evals(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -154,9 +183,9 @@ static int evals(const struct tern_ledger_rows *rows, struct tern_err *err)
         const struct tern_ledger_eval *e = &rows->evals[i];
         show_cell_int(&t, e->step, -1);
         show_cell_text(&t, e->set);
-        cell_real(&t, e->ppl_token, e->tokens > 0);
-        cell_real(&t, e->ppl_byte, e->bytes > 0);
-        cell_real(&t, e->nll, true);
+        show_cell_real(&t, e->ppl_token, e->tokens > 0);
+        show_cell_real(&t, e->ppl_byte, e->bytes > 0);
+        show_cell_real(&t, e->nll, true);
         show_cell_int(&t, e->tokens, 0);
         show_cell_int(&t, e->bytes, 0);
         show_cell_int(&t, e->attempt, -1);
@@ -195,9 +224,9 @@ static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, h->check);
         show_cell_text(&t, h->verdict);
         show_cell_text(&t, h->severity);
-        cell_real(&t, h->value, !isnan(h->value));
+        show_cell_real(&t, h->value, !isnan(h->value));
         show_cell_text(&t, h->unit);
-        cell_real(&t, h->seconds, true);
+        show_cell_real(&t, h->seconds, true);
         show_cell_text(&t, h->text);
     }
     return show_table(&t, "time,attempt,node,check,verdict,value,unit,text", NULL, err);
@@ -315,16 +344,43 @@ static int print_json(const struct everything *e, struct tern_err *err)
     return show_json(j, err);
 }
 
+/* "rank3/data_seconds" is a metric of each rank. */
+static bool of_rank(const char *name)
+{
+    size_t digits = tern_str_starts(name, "rank") ? strspn(name + 4, "0123456789") : 0;
+
+    return digits && name[4 + digits] == '/';
+}
+
+/* All of them, of ranks the first one's alone. */
 static void print_metrics(const struct tern_ledger_rows *m)
 {
     struct tern_buf b = {0};
-    size_t n = 0;
+    size_t ranks = 0;
 
-    for (size_t i = 0; i < m->n; i++)
-        if (!show_is_mix(m->names[i]) && n++ < 12)
-            tern_buf_printf(&b, " %s", m->names[i]);
-    tern_cmd_say("metrics%s%s", b.data ? b.data : "", n > 12 ? " ..." : "");
+    for (size_t i = 0; i < m->n; i++) {
+        if (of_rank(m->names[i]))
+            ranks++;
+        else if (!show_is_mix(m->names[i]))
+            tern_buf_printf(&b, "%s ", m->names[i]);
+    }
+    if (ranks)
+        tern_buf_printf(&b, "and %zu of single ranks, rankN/... (tern ledger show --metrics)",
+                        ranks);
+    show_wrapped("metrics", "%s", b.data ? b.data : "none");
     tern_buf_free(&b);
+}
+
+static void print_notes(struct tern_ledger *l)
+{
+    struct tern_ledger_table t = {0};
+
+    if (tern_ledger_sql(l, "SELECT number, text FROM note ORDER BY number", 1000, 10, &t, NULL) ==
+        0)
+        for (size_t i = 0; i < t.n_rows; i++)
+            show_wrapped(i ? "" : "notes", "%lld: %s", (long long)t.cells[2 * i].integer,
+                         t.cells[2 * i + 1].text ? t.cells[2 * i + 1].text : "");
+    tern_ledger_table_free(&t);
 }
 
 static void print_head(const struct everything *e)
@@ -332,39 +388,79 @@ static void print_head(const struct everything *e)
     if (!e->run.n)
         return;
     const struct tern_ledger_run *r = &e->run.runs[0];
-    tern_cmd_say("run     %s  %s", r->id, r->name ? r->name : "");
     const char *state = show_state(r);
-    printf("state   %s", state ? state : "unknown");
+    const int64_t steps = r->steps > 0 ? r->steps : show_recipe_steps(r->recipe);
+    struct tern_buf b = {0};
+
+    tern_cmd_say("run %s  %s", r->id, r->name ? r->name : "");
+    tern_buf_printf(&b, "%s", state ? state : "unknown");
     if (r->last_step >= 0)
-        printf(", step %lld", (long long)r->last_step);
+        tern_buf_printf(&b, ", step %lld", (long long)r->last_step);
+    if (r->last_step >= 0 && steps > 0)
+        tern_buf_printf(&b, " of %lld", (long long)steps);
     if (r->has_loss)
-        printf(", loss %.4f", r->last_loss);
-    printf("\n");
+        tern_buf_printf(&b, ", loss %.4f", r->last_loss);
+    show_wrapped("state", "%s", b.data);
+    tern_buf_free(&b);
     if (r->lost)
-        tern_cmd_say(
-            "lost    %lld records that the storage did not take (tern ledger show --events)",
-            (long long)r->lost);
+        show_wrapped("lost",
+                     "%lld records that the storage did not take (tern ledger show --events)",
+                     (long long)r->lost);
     if (r->model)
-        tern_cmd_say("model   %s", r->model);
+        show_wrapped("model", "%s", r->model);
     if (r->recipe_path)
-        tern_cmd_say("recipe  %s%s%.12s", r->recipe_path, r->full_hash ? "  sha256 " : "",
+        show_wrapped("recipe", "%s%s%.12s", r->recipe_path, r->full_hash ? "  sha256 " : "",
                      r->full_hash ? r->full_hash : "");
+    if (r->tags)
+        show_wrapped("tags", "%s", r->tags);
+    print_notes(e->ledger);
     print_metrics(&e->metrics);
+}
+
+/* What ended each, which is too long for a column. */
+static void print_causes(const struct tern_ledger_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_attempt *a = &rows->attempts[i];
+        if (!a->cause || !*a->cause)
+            continue;
+        char *label = tern_strf("%u ended", (unsigned)a->attempt);
+        show_wrapped(label, "%s", a->cause);
+        free(label);
+    }
+}
+
+static void print_events(const struct tern_ledger_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_event *e = &rows->events[i];
+        char at[40] = "", *label = tern_strf("attempt %u", (unsigned)e->attempt);
+        if (e->wall_ns)
+            tern_clock_iso8601(at, sizeof at, e->wall_ns);
+        show_wrapped(label, "%.19s %s %s%s%s: %s", at, e->severity ? e->severity : "",
+                     e->kind ? e->kind : "", e->node ? " on " : "", e->node ? e->node : "",
+                     e->text ? e->text : "");
+        free(label);
+    }
 }
 
 static int print_all(const struct everything *e, struct tern_err *err)
 {
     if (show.format)
-        return tern_err_set(
-            err, TERN_USAGE,
-            "-o needs one table: --attempts, --checkpoints, --evals, --mix or --events");
+        return tern_err_set(err, TERN_USAGE,
+                            "-o needs one table: --attempts, --checkpoints, --evals, --mix, "
+                            "--metrics or --events");
     print_head(e);
     printf("\nattempts\n");
-    if (attempts(&e->attempts, err) < 0)
+    if (attempts(&e->attempts, true, err) < 0)
         return -1;
+    print_causes(&e->attempts);
     if (e->checkpoints.n) {
-        printf("\ncheckpoints\n");
-        if (checkpoints(&e->checkpoints, err) < 0)
+        const int len = (int)folder_of(&e->checkpoints);
+        putchar('\n');
+        tern_cmd_say("checkpoints%s%.*s", len ? " in " : "", len,
+                     e->checkpoints.checkpoints[0].path);
+        if (checkpoints(&e->checkpoints, true, err) < 0)
             return -1;
     }
     if (show_has_mix(&e->metrics)) {
@@ -379,7 +475,7 @@ static int print_all(const struct everything *e, struct tern_err *err)
     }
     if (e->events.n) {
         printf("\nevents\n");
-        return events(&e->events, err);
+        print_events(&e->events);
     }
     return 0;
 }
@@ -394,6 +490,8 @@ static int help_fields(void)
         return show_fields(event_fields, COUNT(event_fields));
     if (only_health)
         return show_fields(health_fields, COUNT(health_fields));
+    if (only_metrics)
+        return show_fields(show_metric_fields, SHOW_METRIC_FIELDS);
     if (only_mix)
         return show_fields(show_mix_fields, SHOW_MIX_FIELDS);
     return show_fields(attempt_fields, COUNT(attempt_fields));
@@ -417,15 +515,17 @@ static int run(int n_args, char **args, struct tern_err *err)
                  ? (fputs(e.run.runs[0].recipe, stdout) < 0 ? -1 : 0)
                  : tern_err_set(err, TERN_FAILED, "the run's recipe was not recorded");
     else if (only_attempts)
-        rc = attempts(&e.attempts, err);
+        rc = attempts(&e.attempts, false, err);
     else if (only_checkpoints)
-        rc = checkpoints(&e.checkpoints, err);
+        rc = checkpoints(&e.checkpoints, false, err);
     else if (only_evals)
         rc = evals(&e.evals, err);
     else if (only_events)
         rc = events(&e.events, err);
     else if (only_health)
         rc = health(&e.health, err);
+    else if (only_metrics)
+        rc = show_metrics(l, &e.metrics, err);
     else if (only_mix)
         rc = show_mix(l, &e.metrics, err);
     else
@@ -445,6 +545,8 @@ static const struct tern_opt opts[] = {
     {"events", 0, TERN_OPT_FLAG, .to.flag = &only_events, .help = "only the events"},
     {"health", 0, TERN_OPT_FLAG, .to.flag = &only_health,
      .help = "only what checks of the nodes found"},
+    {"metrics", 'm', TERN_OPT_FLAG, .to.flag = &only_metrics,
+     .help = "only the metrics: newest, least and greatest value of each"},
     {"mix", 0, TERN_OPT_FLAG, .to.flag = &only_mix,
      .help = "only the training sets: samples, tokens and epochs of each, up to the newest "
              "checkpoint"},
@@ -458,7 +560,9 @@ const struct tern_cmd ledger_show = {
     .name = "show",
     .args = "[RUN]",
     .summary = "show one run: attempts, checkpoints, held-out sets, events",
-    .about = "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
+    .about = "Without an option that names one table all of them are shown, as wide as the "
+             "terminal; those options, -o and -P show cells whole. "
+             "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
              "newest of that name) or 'latest', which is also what no RUN means.",
     .examples = "  tern ledger show\n"
                 "  tern ledger show pubmed-cpt --attempts -o attempt,nodes,cause%-60\n",

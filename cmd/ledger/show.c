@@ -96,6 +96,60 @@ void show_cell_time(struct show_cells *t, int64_t wall_ns)
     add(t, wall_ns ? tern_strdup(s) : NULL);
 }
 
+void show_cell_real(struct show_cells *t, double v, bool known)
+{
+    char exact[32];
+
+    if (known && show.parsable)
+        show_cell_text(t, tern_str_exact(exact, sizeof exact, v));
+    else if (known)
+        show_cell(t, isnan(v) ? "NaN" : "%.6g", v);
+    else
+        show_cell_text(t, NULL);
+}
+
+/* Characters in the first `len` bytes of UTF-8. */
+static int width_of(const char *s, size_t len)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < len; i++)
+        n += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return n;
+}
+
+void show_wrapped(const char *label, const char *fmt, ...)
+{
+    enum { INDENT = 12 };
+    const int columns = tern_cmd_columns();
+    char *text;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    for (char *s = text; *s; s++)
+        if (*s == '\n' || *s == '\t')
+            *s = ' ';
+    tern_str_mask(text);
+    printf("  %-9s", label);
+    int at = 11;
+    for (const char *s = text + strspn(text, " "); *s; s += strspn(s, " ")) {
+        size_t len = strcspn(s, " ");
+        int width = width_of(s, len);
+        if (at > INDENT && at + 1 + width > columns) {
+            printf("\n%*s", INDENT - 1, "");
+            at = INDENT - 1;
+        }
+        printf(" %.*s", (int)len, s);
+        at += 1 + width;
+        s += len;
+    }
+    putchar('\n');
+    free(text);
+}
+
 int show_buf(struct tern_buf *b, struct tern_err *err)
 {
     int rc = tern_buf_check(b, "the output", err);

@@ -65,6 +65,8 @@ void show_cell(struct show_cells *t, const char *fmt, ...) __attribute__((format
 void show_cell_text(struct show_cells *t, const char *s);
 void show_cell_int(struct show_cells *t, int64_t v, int64_t unknown);
 void show_cell_time(struct show_cells *t, int64_t wall_ns);
+/* Six digits, or with -P all; empty where it is not known. */
+void show_cell_real(struct show_cells *t, double v, bool known);
 /* Print with -n, -P and the columns of -o, and free.  Without -o those of `format`; where they are
  * wider than the terminal, the ones that `cut` names, with commas between, are cut; NULL: none. */
 int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err);
@@ -75,6 +77,9 @@ char *show_short_count(char to[16], double v);
 char *show_short_seconds(char to[16], double seconds);
 /* "; did you mean 'X'?" for the candidate nearest to `typed`, "" without one; malloc'ed. */
 char *show_did_you_mean(const char *typed, const char *const *candidates, size_t n);
+/* Words for people, at most as wide as the terminal: `label` in a column of ten, then the text, its
+ * further lines below its first word. */
+void show_wrapped(const char *label, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int show_buf(struct tern_buf *b, struct tern_err *err);
 int show_fields(const struct tern_report_field *fields, size_t n);
 
@@ -87,7 +92,14 @@ json_t *show_json_run(const struct tern_ledger_run *r);
 json_t *show_json_checkpoint(const struct tern_ledger_checkpoint *c);
 int show_json(json_t *j, struct tern_err *err);
 
-extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql;
+extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql,
+    ledger_why, ledger_compare, ledger_best, ledger_goodput, ledger_cost, ledger_tag, ledger_note,
+    ledger_export;
+
+/* metrics.c: newest, least and greatest value of each. */
+enum { SHOW_METRIC_FIELDS = 6 };
+extern const struct tern_report_field show_metric_fields[];
+int show_metrics(struct tern_ledger *l, const struct tern_ledger_rows *names, struct tern_err *err);
 
 /* mix.c: the training sets of a run, from its values "mix/...". */
 enum { SHOW_MIX_FIELDS = 5 };

@@ -489,13 +489,39 @@ int tern_ledger_view_find(struct tern_ledger *l, const char *typed, char run_id[
     return n ? 0 : 1;
 }
 
-int tern_ledger_view_none(const char *ledger, const char *typed, struct tern_err *err)
+/* "; did you mean 'X'?" of the names of runs there; malloc'ed. */
+static char *near_name(const char *home, const char *typed)
 {
-    return !typed || strcmp(typed, "latest") == 0
-               ? tern_err_set(err, TERN_USAGE, "%s: holds no run yet", ledger)
-               : tern_err_set(err, TERN_USAGE,
-                              "%s: no run is called '%s'. 'tern ledger list' shows them.", ledger,
-                              typed);
+    struct tern_ledger *l = tern_ledger_open(home, NULL);
+    struct tern_ledger_rows runs = {0};
+    const char *near = NULL;
+    const char **names = NULL;
+    size_t n = 0;
+
+    if (l && tern_ledger_runs(l, &runs, NULL) == 0)
+        names = tern_alloc(runs.n + 1, sizeof *names, "names", NULL);
+    for (size_t i = 0; names && i < runs.n; i++)
+        if (runs.runs[i].name)
+            names[n++] = runs.runs[i].name;
+    if (names)
+        near = tern_str_nearest(typed, names);
+    char *hint = near ? tern_strf("; did you mean '%.100s'?", near) : tern_strdup(".");
+    free(names);
+    tern_ledger_rows_free(&runs);
+    tern_ledger_close(l);
+    return hint;
+}
+
+int tern_ledger_view_none(const char *ledger, const char *home, const char *typed,
+                          struct tern_err *err)
+{
+    if (!typed || strcmp(typed, "latest") == 0)
+        return tern_err_set(err, TERN_USAGE, "%s: holds no run yet", ledger);
+    char *hint = near_name(home, typed);
+    tern_err_set(err, TERN_USAGE, "%s: no run is called '%.200s'%s 'tern ledger list' shows them.",
+                 ledger, typed, hint);
+    free(hint);
+    return -1;
 }
 
 int tern_ledger_find(struct tern_ledger *l, const char *typed, char run_id[TERN_ULID_SIZE],
@@ -503,5 +529,5 @@ int tern_ledger_find(struct tern_ledger *l, const char *typed, char run_id[TERN_
 {
     int rc = tern_ledger_view_find(l, typed, run_id, err);
 
-    return rc == 1 ? tern_ledger_view_none(l->what, typed, err) : rc;
+    return rc == 1 ? tern_ledger_view_none(l->what, l->what, typed, err) : rc;
 }

@@ -23,9 +23,11 @@ bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 /* 0, or the error of a catalogue that is asked for rows of one run. */
 int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err);
 
-/* tern_ledger_find, with 1 for none; and the error of none. */
+/* tern_ledger_find, with 1 for none; and the error of none, which tells the nearest name in `home`.
+ */
 int tern_ledger_view_find(struct tern_ledger *l, const char *typed, char run_id[TERN_ULID_SIZE],
                           struct tern_err *err);
-int tern_ledger_view_none(const char *ledger, const char *typed, struct tern_err *err);
+int tern_ledger_view_none(const char *ledger, const char *home, const char *typed,
+                          struct tern_err *err);
 
 #endif

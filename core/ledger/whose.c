@@ -419,7 +419,7 @@ int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *jo
         *home = tern_strdup(found);
     else if (rc == 1)
         rc = job ? tern_err_set(err, TERN_USAGE, "%s: no run of job %s", ledger_dir, job)
-                 : tern_ledger_view_none(ledger_dir, typed, err);
+                 : tern_ledger_view_none(ledger_dir, own.names[0], typed, err);
     tern_ledger_rows_free(&own);
     tern_ledger_rows_free(&all);
     return rc;

@@ -41,7 +41,8 @@ void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fie
 struct tern_report_style {
     bool parsable;  /* -P: cells between '|', no padding, no final '|' */
     bool no_header; /* -n */
-    int columns; /* a line ends here: columns with a `least` are cut, then the last; 0: no limit */
+    int columns;    /* a line ends here: columns with a `least` are cut, then the last if it stands
+                       left; 0: no limit */
 };
 
 struct tern_report_table {

@@ -179,7 +179,7 @@ static void fit(const struct tern_report_table *t, int widths[TERN_REPORT_MAX_CO
             break;
         widths[most]--;
     }
-    if (over > 0 && t->n_columns) {
+    if (over > 0 && t->n_columns && !t->columns[t->n_columns - 1].right) {
         int *last = &widths[t->n_columns - 1];
         *last = *last - over < 8 ? (*last < 8 ? *last : 8) : *last - over;
     }

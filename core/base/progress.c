@@ -177,7 +177,7 @@ struct mark {
 };
 
 static struct {
-    char name[NAME];
+    char work[NAME - 64], name[NAME]; /* as tern_progress_begin was told; as it is shown */
     const char *unit;
     bool terminal;
     pid_t pid;
@@ -257,6 +257,17 @@ static bool is_terminal(void)
     return isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
 
+static void start_counting(const char *unit, const char *what, int64_t now)
+{
+    snprintf(line.name, sizeof line.name, "%s%s%.60s", line.work, what ? ", " : "",
+             what ? what : "");
+    line.unit = unit;
+    line.old = line.young = (struct mark){.ns = now};
+    STORE(line.done, 0);
+    STORE(line.all, 0);
+    STORE(line.counted, false);
+}
+
 void tern_progress_begin(const char *unit, const char *fmt, ...)
 {
     const char *ms = tern_var("TERN_PROGRESS_MS");
@@ -267,24 +278,31 @@ void tern_progress_begin(const char *unit, const char *fmt, ...)
     tern_progress_end();
     give(); /* a child of fork() has its parent's */
     line.terminal = is_terminal();
-    line.unit = unit;
     line.pid = getpid();
     va_start(ap, fmt);
-    vsnprintf(line.name, sizeof line.name, fmt, ap);
+    vsnprintf(line.work, sizeof line.work, fmt, ap);
     va_end(ap);
+    start_counting(unit, /* what= */ NULL, now);
     line.first_ns = (line.terminal ? FIRST_MS : LOG_MS) * MS;
     line.every_ns = (line.terminal ? DRAW_MS : LOG_MS) * MS;
     if (ms && tern_str_int(ms, 0, LOG_MS, &given) == 0)
         line.first_ns = line.every_ns = given * MS;
-    line.old = line.young = (struct mark){.ns = now};
-    line.done = line.all = 0;
-    line.counted = line.drawn = false;
+    line.drawn = false;
     line.due_ns = now + line.first_ns;
     if (!tern_log_says(TERN_LOG_INFO))
         return;
     if (line.terminal)
         handle_ends();
     STORE(line.open, true);
+}
+
+void tern_progress_phase(const char *unit, const char *what)
+{
+    if (!LOAD(line.open))
+        return;
+    take();
+    start_counting(unit, what, tern_clock_boot_ns());
+    give();
 }
 
 static int columns(void)

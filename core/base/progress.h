@@ -40,6 +40,10 @@ void tern_progress_set(uint64_t done, uint64_t all);
 /* The same, for rooms that call back. */
 void tern_progress_show(void *unused, uint64_t done, uint64_t all);
 
+/* An open line goes on with other work: it begins to count anew, in `unit` (as above), and `what`
+ * stands behind the work's name ("out, opening files"); NULL: nothing does. */
+void tern_progress_phase(const char *unit, const char *what);
+
 /* Would a call draw now?  For callers to which `done` costs more than a load. */
 bool tern_progress_due(void);
 

@@ -2,6 +2,7 @@
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <dirent.h>
@@ -260,6 +261,7 @@ int tern_tree_stream(int fd, const char *path, int to, const char *to_path,
             break;
         }
         tern_sha256_add(s, piece, (size_t)n);
+        tern_progress_add((uint64_t)n);
         if (to >= 0 && tern_fs_write(to, piece, (size_t)n, to_path, err) < 0) {
             n = -1;
             break;
@@ -358,6 +360,8 @@ int tern_tree_verify(const char *dir, const struct tern_tree *t, bool full, stru
 
     if (tern_tree_list(dir, &now, err) < 0)
         return -1;
+    for (size_t i = 0; full && i < t->n; i++)
+        tern_progress_expect(t->file[i].bytes);
     for (size_t i = 0, j = 0; rc == 0 && (i < t->n || j < now.n);) {
         const struct tern_tree_file *want = i < t->n ? &t->file[i] : NULL;
         const struct tern_tree_file *have = j < now.n ? &now.file[j] : NULL;

@@ -5,6 +5,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
@@ -104,30 +105,14 @@ static int open_records(struct data_build *b, struct tern_data_feed_records *roo
 
 /* ---- one pass ---- */
 
-static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *s,
-                struct tern_err *err)
-{
-    struct data_progress *p = arg;
-    char bytes[32], of[80];
-
-    (void)err;
-    if (!data_progress_due(p))
-        return 0;
-    snprintf(of, sizeof of, "%s of text, %.2f M tokens, ",
-             tern_str_bytes(bytes, sizeof bytes, s->bytes), (double)s->tokens / 1e6);
-    data_progress(p, done, all, s->bytes, of);
-    return 0;
-}
-
 static int build_at_once(const struct data_build *b, struct data_sums *sums, struct tern_err *err)
 {
-    struct data_progress progress;
-    const struct data_tick shown = {tick, &progress};
+    const struct data_tick shown = {data_show, NULL};
     const struct data_share all = {.parts = 0};
 
-    data_progress_begin(&progress, out, "", /* quiet= */ false);
+    tern_progress_begin(/* unit= */ NULL, "%s", out);
     int rc = data_write(b, &all, out, sums, &shown, err);
-    data_progress_end(&progress);
+    tern_progress_end();
     return rc;
 }
 

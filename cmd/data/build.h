@@ -36,21 +36,6 @@ struct data_sums {
 int data_sums_open(struct data_sums *s, char *const *paths, size_t n_paths, struct tern_err *err);
 void data_sums_free(struct data_sums *s);
 
-/* One line of progress with share, rate and time left; one a minute where stderr is no terminal. */
-struct data_progress {
-    const char *name, *what; /* "x.tds", ""; "x.tds", "merging " */
-    bool terminal, quiet;
-    int64_t start_ns, shown_ns;
-    uint64_t before; /* of the work that was done when it began */
-};
-void data_progress_begin(struct data_progress *p, const char *name, const char *what, bool quiet);
-/* `done` of `all` bytes as stored (0: not known); `text`: bytes for the rate, where they are known,
- * else 0; `of` says more, "" nothing. */
-void data_progress(struct data_progress *p, uint64_t done, uint64_t all, uint64_t text,
-                   const char *of);
-void data_progress_end(const struct data_progress *p);
-bool data_progress_due(const struct data_progress *p);
-
 /* A share of the files.  parts 0: all of them, into the set itself. */
 struct data_share {
     uint64_t part, parts; /* part: from 0 */
@@ -64,6 +49,9 @@ struct data_tick {
                 struct tern_err *err);
     void *arg;
 };
+/* The tick that tells core/base/progress.h. */
+int data_show(void *unused, uint64_t done, uint64_t all, const struct data_sums *s,
+              struct tern_err *err);
 
 /* Tokenise a share into the file `to`, which appears whole or not at all. */
 int data_write(const struct data_build *b, const struct data_share *share, const char *to,

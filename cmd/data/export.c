@@ -5,6 +5,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/export/export.h"
 #include "core/inputs/inputs.h"
@@ -19,50 +20,23 @@
 /* ---- shared by both ---- */
 
 static int stopped;
-static const char *out, *unit;
-static int64_t start_ns, shown_ns;
+static const char *out;
+static int64_t start_ns;
 
 static void on_signal(int number)
 {
     __atomic_store_n(&stopped, number, __ATOMIC_RELAXED);
 }
 
-static void begin(const char *what)
+static void begin(const char *unit)
 {
     struct sigaction sa = {.sa_handler = on_signal};
 
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
-    unit = what;
-    start_ns = shown_ns = tern_clock_boot_ns();
-}
-
-/* One line on a terminal, a line a minute elsewhere. */
-static void show(uint64_t done, uint64_t all)
-{
-    const bool terminal = isatty(STDERR_FILENO);
-    const int64_t now = tern_clock_boot_ns(),
-                  every = INT64_C(1000000) * (terminal ? 200 : 60 * 1000);
-    const double s = (double)(now - start_ns) / 1e9;
-    char left[32];
-
-    if (now - shown_ns < every || done == 0 || all == 0)
-        return;
-    shown_ns = now;
-    tern_str_seconds(left, sizeof left, s * (double)(all - done) / (double)done);
-    if (terminal)
-        fprintf(stderr, "\r\033[K%s: %.0f %% of %" PRIu64 " %s, %.0f a second, %s left", out,
-                100.0 * (double)done / (double)all, all, unit, (double)done / s, left);
-    else
-        tern_info("%s: %.0f %% of %" PRIu64 " %s, %.0f a second, %s left", out,
-                  100.0 * (double)done / (double)all, all, unit, (double)done / s, left);
-}
-
-static void show_end(void)
-{
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+    start_ns = tern_clock_boot_ns();
+    tern_progress_begin(unit, "%s", out);
 }
 
 /* ---- export ---- */
@@ -116,14 +90,14 @@ static void report(const struct tern_export_done *d, bool rows)
 
 static int write_rows(struct tern_export_rows *r, struct tern_err *err)
 {
-    const struct tern_export_to to = {.dir = out, .stop = &stopped, .progress = show};
+    const struct tern_export_to to = {.dir = out, .stop = &stopped, .progress = tern_progress_set};
     struct tern_export_done done;
 
     r->split = ex.split;
     r->file_bytes = ex.file_bytes;
     begin("rows");
     const int rc = tern_export_datasets(r, &to, &done, err);
-    show_end();
+    tern_progress_end();
     if (rc == 0)
         report(&done, true);
     return rc;
@@ -175,7 +149,7 @@ static int export_set(const struct tern_data_set *s, struct tern_err *err)
 
 static int export_documents(const struct tern_data_set *s, struct tern_err *err)
 {
-    const struct tern_export_to to = {.dir = out, .stop = &stopped, .progress = show};
+    const struct tern_export_to to = {.dir = out, .stop = &stopped, .progress = tern_progress_set};
     struct tern_export_done done;
 
     if (ex.length || ex.split || ex.samples || ex.drop_last || ex.overrides.n)
@@ -184,7 +158,7 @@ static int export_documents(const struct tern_data_set *s, struct tern_err *err)
                             "--samples, --drop-last and --set are of rows");
     begin("tokens");
     const int rc = tern_export_megatron(s, &to, &done, err);
-    show_end();
+    tern_progress_end();
     if (rc == 0)
         report(&done, false);
     return rc;
@@ -391,9 +365,9 @@ static int import(const struct tern_export_from *from, struct tern_err *err)
     struct tern_data_set_writer *w = tern_data_set_create(out, &kind, err);
     if (!w)
         return -1;
-    begin("bytes");
+    begin(/* bytes */ NULL);
     const int rc = tern_export_read(from, w, &back, err);
-    show_end();
+    tern_progress_end();
     if (rc < 0) {
         tern_data_set_abort(w);
         return -1;
@@ -428,7 +402,7 @@ static int run_import(int n_args, char **args, struct tern_err *err)
                                           .mask = im.mask,
                                           .documents = documents,
                                           .stop = &stopped,
-                                          .progress = show};
+                                          .progress = tern_progress_set};
     const int rc = import(&from, err);
     tern_token_free(t);
     return rc;

@@ -5,6 +5,7 @@
 #include "cmd/cmd.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <fcntl.h>
@@ -176,7 +177,9 @@ static int run_verify(int n_args, char **args, struct tern_err *err)
 {
     for (int i = 0; i < n_args; i++) {
         struct tern_data_set *s = tern_data_set_open(args[i], err);
+        tern_progress_begin(/* unit= */ NULL, "%s", args[i]);
         int rc = s ? tern_data_set_verify(s, err) : -1;
+        tern_progress_end();
         if (rc == 0)
             printf("%s: ok\n", tern_data_set_path(s));
         tern_data_set_free(s);

@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/data/duplicates.h"
 
@@ -412,14 +413,6 @@ static void on_signal(int signal)
     __atomic_store_n(&stopped, signal, __ATOMIC_RELAXED);
 }
 
-static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *s,
-                struct tern_err *err)
-{
-    (void)err;
-    data_progress(arg, done, all, s->bytes, "");
-    return 0;
-}
-
 /* The set must not be one of its parts. */
 static int check_out(char *const *parts, int n, struct tern_err *err)
 {
@@ -439,8 +432,7 @@ static int run(int n_args, char **args, struct tern_err *err)
 {
     const int64_t start_ns = tern_clock_boot_ns();
     const struct sigaction sa = {.sa_handler = on_signal};
-    struct data_progress progress;
-    const struct data_tick shown = {tick, &progress};
+    const struct data_tick shown = {data_show, NULL};
     struct data_sums sums;
 
     if (check_out(args, n_args, err) < 0)
@@ -448,12 +440,12 @@ static int run(int n_args, char **args, struct tern_err *err)
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
-    data_progress_begin(&progress, out, "merging, ", /* quiet= */ false);
+    tern_progress_begin(/* unit= */ NULL, "%s, merging", out);
     int rc = data_merge(
         &(struct data_merge){
             .parts = args, .n_parts = (size_t)n_args, .out = out, .stop = &stopped, .tick = &shown},
         &sums, err);
-    data_progress_end(&progress);
+    tern_progress_end();
     if (rc == 0) {
         data_report(out, &sums, (double)(tern_clock_boot_ns() - start_ns) / 1e9);
         for (size_t i = 0; i < sums.n_paths; i++)

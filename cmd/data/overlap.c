@@ -2,9 +2,8 @@
 #include "cmd/data/data.h"
 
 #include "cmd/cmd.h"
-#include "core/base/clock.h"
 #include "core/base/json.h"
-#include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/data/overlap.h"
 
@@ -12,44 +11,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *held_out;
 static int64_t gram, threads, listed;
 static double fail_above;
 static bool as_json;
-
-enum {
-    SHOW_MS = 200,      /* on a terminal */
-    LOG_MS = 60 * 1000, /* elsewhere */
-};
-
-struct shown {
-    int64_t start_ns, last_ns;
-    bool terminal;
-};
-
-static int show(void *ctx, uint64_t done, uint64_t all)
-{
-    struct shown *s = ctx;
-    const int64_t now = tern_clock_boot_ns();
-    char left[32];
-
-    if (now - s->last_ns < (s->terminal ? SHOW_MS : LOG_MS) * INT64_C(1000000) || !done)
-        return 0;
-    s->last_ns = now;
-    const double seconds = (double)(now - s->start_ns) * 1e-9;
-    const double rate = (double)done / seconds;
-    char *line = tern_strf("training sets: %.0f %%, %.0f M tokens/s, %s left",
-                           100 * (double)done / (double)all, rate * 1e-6,
-                           tern_str_seconds(left, sizeof left, (double)(all - done) / rate));
-    if (s->terminal)
-        fprintf(stderr, "\r\033[K%s", line);
-    else
-        tern_info("%s", line);
-    free(line);
-    return 0;
-}
 
 static double share(const struct tern_data_overlap_count *c)
 {
@@ -167,26 +133,20 @@ static int check_options(struct tern_err *err)
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
-    struct shown shown = {.start_ns = tern_clock_boot_ns(),
-                          .last_ns = tern_clock_boot_ns(),
-                          .terminal = isatty(STDERR_FILENO)};
     struct tern_data_overlap o = {0};
     int rc = check_options(err);
-    const struct tern_data_overlap_how how = {.gram = (unsigned)gram,
-                                              .threads = threads ? (unsigned)threads
-                                                                 : tern_data_feed_threads(),
-                                              .progress = show,
-                                              .ctx = &shown};
+    const struct tern_data_overlap_how how = {
+        .gram = (unsigned)gram, .threads = threads ? (unsigned)threads : tern_data_feed_threads()};
     struct tern_data_set **train = tern_alloc((size_t)n_args, sizeof *train, "sets", err), *test;
 
     test = rc == 0 && train ? tern_data_set_open(held_out, err) : NULL;
     rc = test ? 0 : -1;
     for (int i = 0; rc == 0 && i < n_args; i++)
         rc = (train[i] = tern_data_set_open(args[i], err)) ? 0 : -1;
+    tern_progress_begin("tokens", "training sets");
     if (rc == 0)
         rc = tern_data_overlap(train, (size_t)n_args, test, &how, &o, err);
-    if (shown.terminal && shown.last_ns != shown.start_ns)
-        fputs("\r\033[K", stderr);
+    tern_progress_end();
     if (rc == 0)
         rc = report(&o, err);
     tern_data_overlap_free(&o);

@@ -1,6 +1,7 @@
 /* tern data build --part K/N: a share of the files as a part of a set. */
 #include "cmd/data/build.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/base/version.h"
 
@@ -64,14 +65,6 @@ int data_part_parse(const char *text, uint64_t *ret_part, uint64_t *ret_parts, s
     return 0;
 }
 
-static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *s,
-                struct tern_err *err)
-{
-    (void)err;
-    data_progress(arg, done, all, s->bytes, "");
-    return 0;
-}
-
 /* Bad lines were counted from where the share begins.  Their numbers in the file would cost reading
  * all that is before it; a merge has them from the parts. */
 static void forget_lines(const struct data_share *share, struct data_sums *s)
@@ -85,8 +78,7 @@ int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
                     struct data_sums *sums, struct tern_err *err)
 {
     struct tern_data_share_how how = {.paths = b->paths, .n_paths = b->n_paths};
-    struct data_progress progress;
-    const struct data_tick shown = {tick, &progress};
+    const struct data_tick shown = {data_show, NULL};
     char inputs[TERN_SHA256_HEX];
     int rc = -1;
 
@@ -98,11 +90,11 @@ int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
         return -1;
     tern_data_shares_digest(shares, inputs);
     struct data_share share = {.part = part, .parts = parts, .inputs = inputs};
-    data_progress_begin(&progress, b->out, "", /* quiet= */ false);
+    tern_progress_begin(/* unit= */ NULL, "%s", b->out);
     if (tern_data_shares_place(shares, part, parts, &share.from, err) == 0 &&
         tern_data_shares_place(shares, part + 1, parts, &share.to, err) == 0)
         rc = data_write(b, &share, b->out, sums, &shown, err);
-    data_progress_end(&progress);
+    tern_progress_end();
     if (rc == 0)
         forget_lines(&share, sums);
     tern_data_shares_close(shares);

@@ -2,9 +2,9 @@
 #include "cmd/data/data.h"
 
 #include "core/base/again.h"
-#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/store/push.h"
 
@@ -26,38 +26,11 @@ static void on_signal(int number)
 static uint64_t part_bytes;
 static int64_t threads;
 
-/* Progress: a line a second on a terminal, one a minute elsewhere. */
-struct shown {
-    int64_t begun_ns, last_ns;
-    bool terminal;
-};
-
-static void show(void *ctx, uint64_t done, uint64_t all)
-{
-    struct shown *s = ctx;
-    const int64_t now = tern_clock_boot_ns();
-    const double took = (double)(now - s->begun_ns) / 1e9, rate = (double)done / (took + 1e-9);
-    char left[32];
-
-    if (now - s->last_ns < (s->terminal ? 1 : 60) * 1000000000LL)
-        return;
-    s->last_ns = now;
-    tern_str_seconds(left, sizeof left, (double)(all - done) / (rate + 1e-9));
-    if (s->terminal)
-        fprintf(stderr, "\r%3.0f %%, %.1f MB/s, %s left   ", 100.0 * (double)done / (double)all,
-                rate / 1e6, left);
-    else
-        tern_info("%.0f %%, %.1f MB/s, %s left", 100.0 * (double)done / (double)all, rate / 1e6,
-                  left);
-}
-
 int data_push_file(const char *path, const char *url, const int *stop, struct tern_err *err)
 {
     const struct tern_store_how store = {.stop = stop};
-    struct shown shown = {
-        .begun_ns = tern_clock_boot_ns(), .last_ns = tern_clock_boot_ns(), .terminal = isatty(2)};
     const struct tern_store_push_how how = {
-        .part_bytes = part_bytes, .threads = (unsigned)threads, .progress = show, .ctx = &shown};
+        .part_bytes = part_bytes, .threads = (unsigned)threads, .progress = tern_progress_show};
     struct tern_store_pushed pushed;
     char bytes[32], sent[32];
     /* s3://bucket/folder/: the file's own name. */
@@ -75,10 +48,10 @@ int data_push_file(const char *path, const char *url, const int *stop, struct te
         tern_err_set(err, TERN_USAGE, "%s: it names no object. Write s3://BUCKET/KEY.",
                      tern_store_url(s));
     } else if (s) {
+        tern_progress_begin(/* unit= */ NULL, "%s", path);
         rc = tern_store_push(s, NULL, fd, path, &how, &pushed, err);
+        tern_progress_end();
     }
-    if (shown.terminal && shown.last_ns != shown.begun_ns)
-        fputc('\n', stderr);
     if (rc == 0)
         tern_info("%s: %s, %s of it sent now", tern_store_url(s),
                   tern_str_bytes(bytes, sizeof bytes, pushed.bytes),
@@ -94,8 +67,10 @@ int data_push_file(const char *path, const char *url, const int *stop, struct te
 static int check_set(const char *path, struct tern_err *err)
 {
     struct tern_data_set *s = tern_data_set_open(path, err);
-    int rc = s ? tern_data_set_verify(s, err) : -1;
 
+    tern_progress_begin(/* unit= */ NULL, "%s, verifying", path);
+    int rc = s ? tern_data_set_verify(s, err) : -1;
+    tern_progress_end();
     tern_data_set_free(s);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/base/version.h"
 
@@ -28,9 +29,8 @@ struct sharing {
     struct data_folder folder;
     struct tern_data_shares *shares;
     char inputs[TERN_SHA256_HEX];
-    uint64_t n;     /* shares */
-    uint64_t first; /* this process looks for work from there on */
-    struct data_progress progress;
+    uint64_t n;         /* shares */
+    uint64_t first;     /* this process looks for work from there on */
     uint64_t elsewhere; /* bytes of shares that are built */
     int64_t listed_ns;
     bool resumed; /* some shares were there when it began */
@@ -192,16 +192,12 @@ static void list_built(struct sharing *s)
 static void show(struct sharing *s, uint64_t done)
 {
     enum { LIST_MS = 1000 };
-    char of[64] = "";
 
-    if (!data_progress_due(&s->progress))
+    if (!tern_progress_due())
         return;
     if (tern_clock_boot_ns() - s->listed_ns > LIST_MS * INT64_C(1000000))
         list_built(s);
-    if (s->step->tasks > 1)
-        snprintf(of, sizeof of, "%d tasks, ", s->step->tasks);
-    data_progress(&s->progress, s->elsewhere + done, tern_data_shares_bytes(s->shares),
-                  /* text= */ 0, of);
+    tern_progress_set(s->elsewhere + done, tern_data_shares_bytes(s->shares));
 }
 
 static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *sums,
@@ -217,16 +213,6 @@ static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *
 static bool held(const void *folder)
 {
     return data_folder_holds(folder);
-}
-
-static int merge_tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *sums,
-                      struct tern_err *err)
-{
-    struct sharing *s = arg;
-
-    (void)err;
-    data_progress(&s->progress, done, all, sums->bytes, "");
-    return 0;
 }
 
 /* ---- work ---- */
@@ -298,14 +284,13 @@ static void await_tasks(const struct sharing *s)
 static int merge_parts(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
 {
     char **parts = tern_alloc(s->n, sizeof *parts, "parts", err);
-    const struct data_tick ticks = {merge_tick, s};
+    const struct data_tick ticks = {data_show, NULL};
 
     if (!parts)
         return -1;
     for (uint64_t k = 0; k < s->n; k++)
         parts[k] = data_folder_part(&s->folder, k);
-    data_progress_end(&s->progress);
-    data_progress_begin(&s->progress, s->build->out, "merging, ", /* quiet= */ false);
+    tern_progress_begin(/* unit= */ NULL, "%s, merging", s->build->out);
     const int rc = data_merge(&(struct data_merge){.parts = parts,
                                                    .n_parts = s->n,
                                                    .out = s->build->out,
@@ -314,7 +299,7 @@ static int merge_parts(struct sharing *s, struct data_sums *ret_sums, struct ter
                                                    .held = held,
                                                    .held_arg = &s->folder},
                               ret_sums, err);
-    data_progress_end(&s->progress);
+    tern_progress_end();
     for (uint64_t k = 0; k < s->n; k++)
         free(parts[k]);
     free(parts);
@@ -423,9 +408,17 @@ static enum data_join join(struct sharing *s, struct tern_err *err)
     if (s->elsewhere && s->step->rank == 0)
         tern_info("%s: going on with the parts that are there (%.0f %%)", s->folder.path,
                   100.0 * (double)s->elsewhere / (double)tern_data_shares_bytes(s->shares));
-    s->progress.before = s->elsewhere;
+    tern_progress_set(s->elsewhere, tern_data_shares_bytes(s->shares));
     s->resumed = s->elsewhere > 0;
     return join;
+}
+
+static void begin_progress(const struct sharing *s)
+{
+    if (s->step->tasks > 1)
+        tern_progress_begin(/* unit= */ NULL, "%s, %d tasks", s->build->out, s->step->tasks);
+    else
+        tern_progress_begin(/* unit= */ NULL, "%s", s->build->out);
 }
 
 static int take_part(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
@@ -436,14 +429,15 @@ static int take_part(struct sharing *s, struct data_sums *ret_sums, struct tern_
     if (!plan)
         return tern_err_set(err, TERN_FAILED, "%s: no memory", s->build->out);
     data_folder_init(&s->folder, s->build->out, s->step, plan);
-    data_progress_begin(&s->progress, s->build->out, "", /* quiet= */ s->step->rank != 0);
+    if (s->step->rank == 0)
+        begin_progress(s);
     const enum data_join joined = join(s, err);
     if (joined == DATA_JOINED)
         rc = work(s, ret_sums, err);
     else if (joined == DATA_JOIN_DONE)
         rc = 0;
     ret_sums->resumed = s->resumed;
-    data_progress_end(&s->progress);
+    tern_progress_end();
     if (s->step->tasks == 1 && s->folder.task)
         unlink(s->folder.task);
     data_folder_close(&s->folder);

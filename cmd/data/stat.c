@@ -3,6 +3,7 @@
 
 #include "cmd/cmd.h"
 #include "core/base/json.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
@@ -59,6 +60,8 @@ static int read_lengths(struct stats *st, struct tern_err *err)
 
     st->n = tern_data_set_n_docs(st->set);
     st->lengths = tern_alloc(st->n, sizeof *st->lengths, "lengths of documents", err);
+    tern_progress_phase("documents", /* what= */ NULL);
+    tern_progress_expect(st->n);
     for (uint64_t at = 0; st->lengths && at < st->n; at += AT_ONCE) {
         const size_t take = st->n - at < AT_ONCE ? (size_t)(st->n - at) : AT_ONCE;
         if (tern_data_set_docs(st->set, at, take, docs, err) < 0)
@@ -72,6 +75,7 @@ static int read_lengths(struct stats *st, struct tern_err *err)
                 st->longer_tokens += n;
             }
         }
+        tern_progress_add(take);
     }
     if (st->lengths)
         qsort(st->lengths, st->n, sizeof *st->lengths, by_length);
@@ -83,12 +87,15 @@ static int read_targets(struct stats *st, struct tern_err *err)
     static uint8_t mask[1 << 16];
     const uint64_t n = tern_data_set_n_tokens(st->set);
 
+    tern_progress_phase("tokens", "mask");
+    tern_progress_expect(n);
     for (uint64_t at = 0; tern_data_set_has_mask(st->set) && at < n; at += sizeof mask) {
         const size_t take = n - at < sizeof mask ? (size_t)(n - at) : sizeof mask;
         if (tern_data_set_mask(st->set, at, take, mask, err) < 0)
             return -1;
         for (size_t i = 0; i < take; i++)
             st->targets += mask[i];
+        tern_progress_add(take);
     }
     return 0;
 }
@@ -104,12 +111,15 @@ static int read_unknown(struct stats *st, const struct tern_token *t, struct ter
     if (data_check_vocabulary(st->set, t, err) < 0)
         return -1;
     st->unk = tern_token_unk(t);
+    tern_progress_phase("tokens", /* what= */ NULL);
+    tern_progress_expect(n);
     for (uint64_t at = 0; st->unk >= 0 && at < n; at += most) {
         const size_t take = (size_t)(n - at < most ? n - at : most);
         if (tern_data_set_read(st->set, at, take, tokens, err) < 0)
             return -1;
         for (size_t i = 0; i < take; i++)
             st->unknown += tokens[i] == st->unk;
+        tern_progress_add(take);
     }
     return 0;
 }
@@ -310,8 +320,10 @@ static int stat_one(const char *path, const struct tern_token *t, json_t *list,
     struct stats st = {.set = tern_data_set_open(path, err), .unk = -1};
     int rc = -1;
 
+    tern_progress_begin("documents", "%s", path);
     if (st.set && read_lengths(&st, err) == 0 && read_targets(&st, err) == 0 &&
         read_unknown(&st, t, err) == 0 && read_packings(&st, err) == 0) {
+        tern_progress_end();
         rc = 0;
         if (list)
             json_array_append_new(list, json_stat(&st));

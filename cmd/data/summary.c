@@ -1,5 +1,6 @@
 #include "cmd/data/summary.h"
 
+#include "core/base/log.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
@@ -70,4 +71,23 @@ void data_summary_words(const json_t *summary, bool records, struct tern_buf *to
     if (!records) /* they may be cut, as --longer says */
         tern_buf_puts(to,
                       some || replaced ? "; no document was cut" : "nothing was left out or cut");
+}
+
+void data_report(const char *out, const struct data_sums *s, double seconds)
+{
+    char bytes[32], time[32], rate[64] = "";
+    json_t *summary = data_summary(s);
+    struct tern_buf words = {0};
+
+    if (!s->resumed)
+        snprintf(rate, sizeof rate, ", in %s (%.1f MB/s)",
+                 tern_str_seconds(time, sizeof time, seconds), (double)s->bytes / 1e6 / seconds);
+    tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token)%s",
+              out, s->docs, s->tokens, tern_str_bytes(bytes, sizeof bytes, s->bytes),
+              s->tokens ? (double)s->bytes / (double)s->tokens : 0.0, rate);
+    data_summary_words(summary, s->records, &words);
+    if (words.len)
+        tern_info("%s", words.data);
+    tern_buf_free(&words);
+    json_decref(summary);
 }

@@ -1,6 +1,7 @@
 /* The table of held-out n-grams, and threads that go through the training sets. */
 #include "core/data/overlap.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <pthread.h>
@@ -189,6 +190,7 @@ static int read_chunk(struct worker *w, uint64_t chunk)
         return -1;
     for_grams(k->table, w->tokens, n, (int32_t)tern_data_set_eos(s), tern_data_set_bos(s), mark, w);
     __atomic_add_fetch(&w->work->done, left < CHUNK ? left : CHUNK, __ATOMIC_RELAXED);
+    tern_progress_add(left < CHUNK ? left : CHUNK);
     return 0;
 }
 
@@ -251,6 +253,7 @@ static int go_through(struct table *t, struct tern_data_set *const *train, size_
         k.chunks += chunks_of(train[i]);
         k.all += tern_data_set_n_tokens(train[i]);
     }
+    tern_progress_expect(k.all);
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         workers[i].work = &k;
         workers[i].tokens =

@@ -3,6 +3,7 @@
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
 #include "core/store/reader.h"
@@ -362,6 +363,7 @@ int tern_data_set_verify(const struct tern_data_set *s, struct tern_err *err)
             goto out;
         }
     }
+    tern_progress_expect(end - TERN_TDS_HEAD);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = TERN_TDS_HEAD + i * TERN_TDS_BLOCK;
         size_t len = end - at < TERN_TDS_BLOCK ? (size_t)(end - at) : TERN_TDS_BLOCK;
@@ -375,6 +377,7 @@ int tern_data_set_verify(const struct tern_data_set *s, struct tern_err *err)
                          s->path, (unsigned long long)at, (unsigned long long)(at + len - 1));
             goto out;
         }
+        tern_progress_add(len);
     }
     rc = 0;
 out:

@@ -2,15 +2,13 @@
 #include "cmd/ckpt/blend.h"
 #include "cmd/ckpt/export.h"
 
-#include "core/base/clock.h"
-#include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/convert/blend.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct {
     const char *out, *method, *base, *weights, *densities, *t, *lambda, *normalize, *rescale, *seed;
@@ -179,49 +177,20 @@ static int parse_values(const struct method *m, size_t n, struct tern_convert_bl
     return 0;
 }
 
-/* ------------------------------------------------------------------ progress */
-
-struct shown {
-    int64_t begun_ns, last_ns;
-    bool terminal;
-};
-
-static void show(void *ctx, uint64_t done, uint64_t all)
-{
-    struct shown *s = ctx;
-    const int64_t now = tern_clock_boot_ns();
-    char left[32];
-
-    if (now - s->last_ns < (s->terminal ? 1 : 60) * INT64_C(1000000000))
-        return;
-    s->last_ns = now;
-    const double rate = (double)done / ((double)(now - s->begun_ns) / 1e9);
-    tern_str_seconds(left, sizeof left, (double)(all - done) / rate);
-    if (s->terminal)
-        fprintf(stderr, "\r\033[K%.0f %%, %.1f million elements/s, %s left",
-                100.0 * (double)done / (double)all, rate / 1e6, left);
-    else
-        tern_info("%.0f %%, %.1f million elements/s, %s left", 100.0 * (double)done / (double)all,
-                  rate / 1e6, left);
-}
-
 /* ------------------------------------------------------------------ the command */
 
 static int write_blend(struct tern_convert_blend *b, const struct method *m, struct tern_err *err)
 {
-    struct shown shown = {
-        .begun_ns = tern_clock_boot_ns(), .last_ns = tern_clock_boot_ns(), .terminal = isatty(2)};
     struct tern_convert_out done;
     char bytes[32];
 
-    b->progress = show;
-    b->ctx = &shown;
+    b->progress = tern_progress_show;
     b->out.stop = &interrupted;
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    tern_progress_begin("elements", "%s", o.out);
     int rc = tern_convert_blend(b, o.out, &done, err);
-    if (shown.terminal && shown.last_ns != shown.begun_ns)
-        fputs("\r\033[K", stderr);
+    tern_progress_end();
     if (rc < 0)
         return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
                            : -1;

@@ -3,6 +3,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/diff.h"
 #include "core/convert/convert.h"
@@ -129,6 +130,7 @@ static int take(void *ctx, const struct tern_ckpt_diff_row *r, struct tern_err *
     struct seen *s = ctx;
 
     (void)err;
+    tern_progress_hide();
     if (s->all++ == 0 && !s->rows && o.full)
         printf("%-9s  %9s  %9s  %9s  %-16s %s\n", "", "ELEMENTS", "LARGEST", "RELATIVE", "KIND",
                "NAME");
@@ -209,8 +211,11 @@ static int compare(struct tern_ckpt *a, bool a_foreign, struct tern_ckpt *b, boo
                                            .stop = &stopped,
                                            .each = take,
                                            .ctx = &seen};
+    if (o.full)
+        tern_progress_begin(/* unit= */ NULL, "arrays");
     int rc = tern_ckpt_diff(a, b, &how, err);
 
+    tern_progress_end();
     if (rc == 0 && seen.all == 0)
         rc = tern_err_set(err, TERN_USAGE, "%s and %s hold no arrays", tern_ckpt_path(a),
                           tern_ckpt_path(b));

@@ -1,6 +1,7 @@
 /* tern ckpt export and merge: a checkpoint's model for other programs. */
 #include "cmd/ckpt/export.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
@@ -149,7 +150,9 @@ static int convert(const char *typed, bool merge, struct tern_err *err)
     tern_pytorch_stop_at(&interrupted);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    tern_progress_begin(/* unit= */ NULL, "%s", ex.out);
     int rc = tern_convert_to_hf(path, ex.out, &o, &done, err);
+    tern_progress_end();
     free(path);
     if (rc < 0)
         return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
@@ -230,7 +233,9 @@ static int export_nxd(const char *typed, struct tern_err *err)
     tern_pytorch_stop_at(&interrupted);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    tern_progress_begin(/* unit= */ NULL, "%s", ex.out);
     int rc = tern_convert_to_nxd(path, ex.out, &o, &done, err);
+    tern_progress_end();
     free(path);
     if (rc < 0)
         return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)

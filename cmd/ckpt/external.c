@@ -1,6 +1,7 @@
 #include "cmd/ckpt/external.h"
 
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
 #include "core/retain/external.h"
@@ -84,8 +85,10 @@ int ckpt_verify_external(const char *path, const char *manifest, const char *run
     char *file = manifest ? tern_strdup(manifest) : record_of_run(path, run, ledger, err);
     int rc = -1;
 
+    tern_progress_begin(/* unit= */ NULL, "%s", path);
     if (file && tern_retain_record_read(file, &r, &t, err) == 0)
         rc = tern_tree_verify(path, &t, true, err);
+    tern_progress_end();
     if (rc == 0)
         printf("%s: good, every byte of %zu files, digest %.12s\n", path, t.n, t.digest);
     tern_retain_record_free(&r);

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
@@ -212,7 +213,10 @@ static struct {
 
 static int verify_one(const char *path, struct tern_err *err)
 {
-    if (tern_ckpt_verify(path, verify.full, err) < 0)
+    tern_progress_begin(/* unit= */ NULL, "%s", path);
+    const int rc = tern_ckpt_verify(path, verify.full, err);
+    tern_progress_end();
+    if (rc < 0)
         return -1;
     printf("%s: %s\n", path, verify.full ? "good, every byte" : "good");
     return 0;

@@ -1,5 +1,6 @@
 #include "core/ckpt/diff.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/table.h"
 
@@ -172,6 +173,7 @@ static int compare_piece(struct diff *d, const uint64_t *start, const uint64_t *
         compare_bytes(d->of_a, d->of_b, n, row);
     else
         compare_integers(d, n, row);
+    tern_progress_add(n * (tern_ckpt_type_bytes(row->a.type) + tern_ckpt_type_bytes(row->b.type)));
     return 0;
 }
 
@@ -200,12 +202,18 @@ static int compare_from(struct diff *d, int k, uint64_t *start, uint64_t *shape,
     return 0;
 }
 
+/* Can elements be compared? */
+static bool has_values(const struct tern_ckpt_info *a, const struct tern_ckpt_info *b)
+{
+    return same_type(a, b) || (is_float(a->type) && is_float(b->type));
+}
+
 static int by_values(struct diff *d, struct tern_ckpt_diff_row *row, struct tern_err *err)
 {
     uint64_t start[TERN_CKPT_DIMS] = {0}, shape[TERN_CKPT_DIMS] = {0};
     const bool same = same_type(&row->a, &row->b);
 
-    if (!same && !(is_float(row->a.type) && is_float(row->b.type)))
+    if (!has_values(&row->a, &row->b))
         return 0;
     row->elements = 1;
     for (int k = 0; k < row->a.ndim; k++)
@@ -237,6 +245,26 @@ static int compare(struct diff *d, struct tern_ckpt_diff_row *row, struct tern_e
     row->change = by_digests(tern_ckpt_table_find(d->a, row->a.name),
                              tern_ckpt_table_find(d->b, row->b.name));
     return d->how->values ? by_values(d, row, err) : 0;
+}
+
+/* Bytes that are compared: of arrays that both have, in one shape and of kinds that have values. */
+static void expect_bytes(const struct diff *d)
+{
+    struct tern_ckpt_info a, b;
+
+    for (size_t i = 0; d->how->values && i < tern_ckpt_count(d->a); i++) {
+        tern_ckpt_info(d->a, i, &a);
+        if (!tern_str_starts(a.name, d->how->prefix_a))
+            continue;
+        char *name = tern_strf("%s%s", d->how->prefix_b, a.name + strlen(d->how->prefix_a));
+        const bool both =
+            tern_ckpt_find(d->b, name, &b) && same_shape(&a, &b) && has_values(&a, &b);
+        free(name);
+        uint64_t bytes = both ? tern_ckpt_type_bytes(a.type) + tern_ckpt_type_bytes(b.type) : 0;
+        for (int k = 0; both && k < a.ndim; k++)
+            bytes *= a.shape[k];
+        tern_progress_expect(bytes);
+    }
 }
 
 /* Arrays of `from` whose names begin with `prefix`, beside those of `to`; `first`: `from` is a. */
@@ -278,6 +306,7 @@ int tern_ckpt_diff(struct tern_ckpt *a, struct tern_ckpt *b, const struct tern_c
         d.of_b = tern_alloc(PIECE, sizeof(double), "a piece of an array", err);
         rc = d.of_a && d.of_b ? 0 : -1;
     }
+    expect_bytes(&d);
     if (rc == 0)
         rc = go_through(&d, /* first= */ true, err);
     if (rc == 0)

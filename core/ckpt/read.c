@@ -2,6 +2,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
 #include "core/ckpt/manifest.h"
@@ -172,6 +173,8 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
             tern_sha256_add(sum, piece, n * size);
         if (w)
             scatter(info, s, w, piece, at, n);
+        else
+            tern_progress_add(n * size);
     }
     if (digest) {
         tern_sha256_end(sum, sha);
@@ -256,6 +259,20 @@ out:
     return rc;
 }
 
+static void expect_bytes(const struct tern_ckpt *c)
+{
+    uint64_t n;
+
+    for (size_t i = 0; i < c->n_entries; i++) {
+        for (size_t k = 0; k < c->entries[i].n; k++) {
+            const struct tern_ckpt_slice *s = &c->entries[i].slices[k];
+            tern_ckpt_shape_elements(s->shape, c->entries[i].info.ndim, &n);
+            tern_progress_expect(s->digested ? n * tern_ckpt_type_bytes(c->entries[i].info.type)
+                                             : 0);
+        }
+    }
+}
+
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_link_check(path, err) < 0 ? NULL : tern_ckpt_open(path, err);
@@ -265,6 +282,7 @@ int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
         tern_ckpt_close(c);
         return rc;
     }
+    expect_bytes(c);
     for (unsigned i = 0; rc == 0 && i < c->n_shards; i++)
         rc = header_verify(c, i, err);
     for (size_t i = 0; rc == 0 && i < c->n_entries; i++)

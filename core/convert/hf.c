@@ -4,6 +4,7 @@
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/convert/nxd_adapters.h"
 
@@ -118,6 +119,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
             tern_convert_check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
             tern_behind_write(out, piece, w.shape[0] * row, err) < 0)
             return -1;
+        tern_progress_add(w.shape[0] * row);
     }
     tern_assert_cmp(w.start[0], ==, t->shape[0]);
     return 0;
@@ -164,6 +166,8 @@ static int fill(struct tern_convert_export *x, struct tern_convert_out *out, str
 {
     /* As it is written, and in double while an adapter is put in. */
     struct source s = {x, tern_alloc(2 * (size_t)PIECE, 1, "weights", err)};
+
+    tern_progress_expect(x->total);
     int rc = s.piece ? tern_convert_write_weights(x, append_tensor, &s, err) : -1;
 
     free(s.piece);

@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/convert/export.h"
 #include "core/convert/nxd_plan.h"
@@ -192,6 +193,7 @@ static uint64_t row_bytes(const struct tern_ckpt_info *t)
 static int append(struct nxd *n, int rank, const char *data, uint64_t len, struct tern_err *err)
 {
     n->bytes += len;
+    tern_progress_add(len);
     return tern_pytorch_write_bytes(n->to[rank], data, len, err);
 }
 
@@ -343,6 +345,26 @@ static int write_pipeline_rank(struct nxd *n, struct tern_err *err)
     return rc;
 }
 
+/* The bytes of all ranks' tensors. */
+static int expect_bytes(const struct nxd *n, struct tern_err *err)
+{
+    struct tern_convert_nxd_tensor *t;
+    size_t count;
+
+    for (int p = 0; p < n->plan.pipeline; p++) {
+        if (tern_convert_nxd_list(&n->plan, p, &t, &count, err) < 0)
+            return -1;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t bytes = tern_ckpt_type_bytes(n->x.tensors[t[i].source[0]].type);
+            for (int d = 0; d < t[i].ndim; d++)
+                bytes *= (uint64_t)t[i].shape[d];
+            tern_progress_expect(bytes * (uint64_t)n->plan.tensor);
+        }
+        free(t);
+    }
+    return 0;
+}
+
 /* ------------------------------------------------------------------ the whole */
 
 static int open_source(struct nxd *n, const char *path, struct tern_err *err)
@@ -394,7 +416,7 @@ static int run(struct nxd *n, const char *path, const char *out_dir, struct tern
     n->to = tern_alloc((size_t)n->plan.tensor, sizeof *n->to, "files", err);
     if (!n->piece || !n->part || !n->runs || !n->to ||
         tern_fs_allow_open((size_t)n->plan.tensor + OTHER_FILES, err) < 0 ||
-        tern_convert_folder_begin(&n->x, out_dir, err) < 0)
+        expect_bytes(n, err) < 0 || tern_convert_folder_begin(&n->x, out_dir, err) < 0)
         return -1;
     for (; n->pipeline_rank < n->plan.pipeline; n->pipeline_rank++)
         if (write_pipeline_rank(n, err) < 0)

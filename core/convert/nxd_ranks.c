@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <dirent.h>
@@ -188,10 +189,15 @@ int tern_convert_nxd_ranks_open(struct tern_convert_nxd_ranks *r, struct tern_er
     r->found = tern_alloc((size_t)r->tensor, sizeof *r->found, r->dir, err);
     if (!r->ranks || !r->found)
         return -1;
-    for (int p = 0; p < r->pipeline; p++)
-        for (int t = 0; t < r->tensor; t++)
+    tern_progress_phase("files", "opening them");
+    tern_progress_expect((uint64_t)(r->tensor * r->pipeline));
+    for (int p = 0; p < r->pipeline; p++) {
+        for (int t = 0; t < r->tensor; t++) {
             if (open_rank(r, t, p, err) < 0)
                 return -1;
+            tern_progress_add(1);
+        }
+    }
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/convert/export.h"
 #include "core/convert/nxd_adapters.h"
@@ -157,7 +158,10 @@ static int take_all(struct reader *r, struct tern_err *err)
     if (tern_convert_nxd_list(&r->pieces.plan, 0, &t, &n, err) < 0)
         return -1;
     int rc = 0;
+    tern_progress_phase("tensors", "finding them");
+    tern_progress_expect(n);
     for (size_t i = 0; rc == 0 && i < n; i++) {
+        tern_progress_add(1);
         if (r->pieces.plan.config.tied && strcmp(t[i].name, lm_head) == 0 &&
             tern_convert_nxd_ranks_stage(&r->ranks, lm_head) < 0)
             continue; /* it is the embedding */
@@ -292,6 +296,7 @@ struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model
     if (tern_convert_nxd_ranks_open(&r.ranks, err) == 0 && plan(&r, c, from->hw, err) == 0 &&
         check_copies(&r, err) == 0 && take_all(&r, err) == 0)
         opened = tern_convert_foreign_open(&r.ranks.list, err);
+    tern_progress_phase(/* bytes */ NULL, /* what= */ NULL);
     tern_convert_nxd_ranks_free(&r.ranks);
     tern_convert_nxd_pieces_free(&r.pieces);
     return opened;

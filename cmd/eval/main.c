@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/fabric/fabric.h"
 #include "core/infer/infer.h"
@@ -48,6 +49,9 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
                          path, source.config.max_position);
         goto out;
     }
+    /* Rank 0 tells for all, which work at one speed. */
+    if (tern_fabric_comm_rank(comm) == 0)
+        tern_progress_begin("parameters", "%s", path);
     m = tern_llama_open(&(struct tern_llama_options){.config = &source.config,
                                                      .max_batch = batch,
                                                      .seq_len = seq_len,
@@ -61,6 +65,7 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
             goto out;
         struct tern_infer_group group = tern_infer_alone(m, comm, NULL);
         group.isolate = r->data.isolate;
+        tern_progress_phase("tokens", sets->sets[i].name);
         int one = tern_infer_evaluate(&group, set, (uint32_t)seq_len, batch, comm, &out[i], err);
         tern_data_set_free(set);
         if (one > 0)
@@ -70,6 +75,7 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
     }
     rc = 0;
 out:
+    tern_progress_end();
     tern_llama_free(m);
     tern_infer_close(&source);
     return rc;

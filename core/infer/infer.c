@@ -1,6 +1,7 @@
 #include "core/infer/infer.h"
 
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/convert/convert.h"
 
@@ -209,12 +210,15 @@ static int read_weights(const struct tern_infer_source *s, struct tern_llama *m,
     tern_real *params = tern_llama_params(m, NULL);
     uint16_t *half = tern_llama_params_bf16(m, NULL);
 
+    for (size_t i = 0; i < shard->n_parts; i++)
+        tern_progress_expect(shard->parts[i].count);
     for (size_t i = 0; i < shard->n_parts; i++) {
         const struct tern_model_part *p = &shard->parts[i];
         bool adapted = merge && tern_model_adapter_beside(&s->adapters, p->whole.kind);
         if (read_one(s, p, adapted, half ? NULL : params + p->offset,
                      half ? half + p->offset : NULL, err) < 0)
             return -1;
+        tern_progress_add(p->count);
     }
     return 0;
 }
@@ -345,6 +349,7 @@ static int evaluate_share(const struct tern_infer_group *g, const struct tern_da
     int rc = alloc_rows(&r, (size_t)batch, seq_len, err);
     bool stop = false, unread = false;
 
+    tern_progress_expect(rows * seq_len); /* of all groups, which go at about one speed */
     for (uint64_t at = (uint64_t)g->index, n = 0; rc >= 0 && at < rows; at += stride, n++) {
         const struct tern_llama_batch b = {.tokens = r.tokens,
                                            .targets = r.targets,
@@ -371,6 +376,7 @@ static int evaluate_share(const struct tern_infer_group *g, const struct tern_da
         }
         sums[0] += g->counts ? loss.sum : 0;
         sums[1] += g->counts ? (double)loss.n : 0;
+        tern_progress_add((rows - at < stride ? rows - at : stride) * seq_len);
     }
     free_rows(&r);
     return rc < 0 || unread ? -1 : stop;

@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/plan/plan.h"
 #include "core/train/state.h"
@@ -42,8 +43,11 @@ static int evaluate(struct train *t, struct tern_err *err)
     for (size_t i = 0; i < r->data.held_out.n; i++) {
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
+        if (t->rank == 0)
+            tern_progress_begin("tokens", "step %" PRIu64 ": evaluation on %s", at->step, name);
         int rc = tern_infer_evaluate(&group, t->sets.held_out[i], (uint32_t)r->batch.seq_len,
                                      (int)r->batch.micro, t->world, &e, err);
+        tern_progress_end();
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
         if (rc > 0)

@@ -4,6 +4,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/health/replace.h"
@@ -146,8 +147,10 @@ static int local(const struct tern_health_options *o, struct tern_err *err)
     int rc = -1;
 
     tern_health_node_name(NULL, name);
-    if (tern_health_check_local(o, &rows, err) == 0 &&
-        tern_health_judge(&rows, nodes, 1, &judged, err) == 0 &&
+    tern_progress_begin("checks", "%s", name);
+    const int checked = tern_health_check_local(o, &rows, err);
+    tern_progress_end();
+    if (checked == 0 && tern_health_judge(&rows, nodes, 1, &judged, err) == 0 &&
         health_print(&rows, &judged, as_json, err) == 0)
         rc = tern_health_status(&judged);
     tern_health_judged_free(&judged);
@@ -226,8 +229,10 @@ static int job(const struct tern_health_options *o, struct tern_err *err)
     s.nodes = nodes;
     s.program = program;
     s.expect = all;
-    if (tern_health_sweep(&s, &rows, said, sizeof said, err) < 0 ||
-        tern_health_judge(&rows, nodes, s.n_nodes, &judged, err) < 0)
+    tern_progress_begin("nodes", "health");
+    const int swept = tern_health_sweep(&s, &rows, said, sizeof said, err);
+    tern_progress_end();
+    if (swept < 0 || tern_health_judge(&rows, nodes, s.n_nodes, &judged, err) < 0)
         goto out;
     if (*said && judged.count[TERN_HEALTH_UNKNOWN])
         tern_warn("%s", said);

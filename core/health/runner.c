@@ -1,6 +1,7 @@
 /* The runner: one child works through a stage's checks and is replaced when it hangs or dies, so
  * that the usual case costs one fork. */
 #include "core/base/clock.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/health/probe.h"
@@ -269,6 +270,8 @@ static bool makes_sense(const struct runner *r, const struct message *m)
     return m->kind == BEGIN || (m->unit >= 0 && (size_t)m->unit < r->n);
 }
 
+enum { LOOK_MS = 200 }; /* between looks at progress */
+
 /* Listen until the child ends, or its check or all of them are late. */
 static void listen_to(struct runner *r)
 {
@@ -280,10 +283,14 @@ static void listen_to(struct runner *r)
         int64_t until = r->unit_began + (int64_t)(limit * 1e9);
         if (until > r->deadline)
             until = r->deadline;
-        int ready = until > now ? poll(&p, 1, (int)((until - now) / 1000000 + 1)) : 0;
-        if (ready < 0 && errno == EINTR)
+        tern_progress_set(r->next, r->n);
+        if (until <= now)
+            return;
+        int64_t ms = (until - now) / 1000000 + 1;
+        int ready = poll(&p, 1, (int)(ms < LOOK_MS ? ms : LOOK_MS));
+        if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
-        if (ready <= 0)
+        if (ready < 0)
             return;
         ssize_t got = read(r->in, &m, sizeof m);
         if (got < 0 && errno == EINTR)

@@ -1,6 +1,7 @@
 /* One srun step over all nodes, and its answers. */
 #include "core/base/clock.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/wire/rendezvous.h"
 #include "core/health/collect.h"
@@ -141,6 +142,7 @@ static void serve(struct tern_health_listener *l, struct tern_wire_rendezvous *r
 
     for (;;) {
         int64_t now = tern_clock_boot_ns();
+        tern_progress_set(l->n_done, l->n_nodes);
         if (!gone && waitpid(pid, NULL, WNOHANG) != 0)
             gone = now;
         if (gone && (l->n_done == l->n_nodes || now > gone + 300 * ms))

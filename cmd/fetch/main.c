@@ -1,8 +1,8 @@
 /* tern fetch: models, data and other files from hubs, object storage and the web. */
 #include "cmd/cmd.h"
-#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/fetch/fetch.h"
 
@@ -24,36 +24,6 @@ static const char *out, *sha256;
 static struct tern_opt_list include, exclude;
 static int64_t threads;
 static bool list_only;
-
-/* Progress: a line a second on a terminal, one a minute elsewhere. */
-struct shown {
-    int64_t begun_ns, last_ns;
-    uint64_t first_bytes; /* that were there before */
-    bool terminal, first;
-};
-
-static void show(void *ctx, uint64_t done, uint64_t all)
-{
-    struct shown *s = ctx;
-    const int64_t now = tern_clock_boot_ns();
-    char left[32];
-
-    if (!s->first) {
-        s->first = true;
-        s->first_bytes = done;
-    }
-    if (now - s->last_ns < (s->terminal ? 1 : 60) * 1000000000LL || done < s->first_bytes)
-        return;
-    s->last_ns = now;
-    const double rate = (double)(done - s->first_bytes) / ((double)(now - s->begun_ns) / 1e9);
-    tern_str_seconds(left, sizeof left, (double)(all - done) / (rate + 1e-9));
-    if (s->terminal)
-        fprintf(stderr, "\r%3.0f %%, %.1f MB/s, %s left   ", 100.0 * (double)done / (double)all,
-                rate / 1e6, left);
-    else
-        tern_info("%.0f %%, %.1f MB/s, %s left", 100.0 * (double)done / (double)all, rate / 1e6,
-                  left);
-}
 
 /* The last part of the source's name. */
 static char *folder_of(const char *url)
@@ -80,19 +50,16 @@ static void print_list(const struct tern_fetch_list *l)
 static int get(const struct tern_fetch_list *l, const char *url, struct tern_fetch_how *how,
                struct tern_err *err)
 {
-    struct shown shown = {
-        .begun_ns = tern_clock_boot_ns(), .last_ns = tern_clock_boot_ns(), .terminal = isatty(2)};
     struct tern_fetch_done done;
     char bytes[32], got[32];
     const bool one = l->n == 1 && !*l->files[0].name;
     /* One file goes into the folder that it is run in. */
     char *dir = out ? tern_strdup(out) : one ? tern_strdup(".") : folder_of(url);
 
-    how->progress = show;
-    how->ctx = &shown;
+    how->progress = tern_progress_show;
+    tern_progress_begin(/* unit= */ NULL, "%s", l->shown);
     int rc = tern_fetch_get(l, dir, how, &done, err);
-    if (shown.terminal && shown.last_ns != shown.begun_ns)
-        fputc('\n', stderr);
+    tern_progress_end();
     if (rc == 0) {
         tern_info("%s: %" PRIu64 " files, %s; fetched now: %" PRIu64 ", %s", l->shown, done.files,
                   tern_str_bytes(bytes, sizeof bytes, done.bytes), done.fetched_files,

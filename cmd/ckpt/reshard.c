@@ -1,6 +1,7 @@
 /* tern ckpt reshard: the same checkpoint in another number of files. */
 #include "cmd/ckpt/reshard.h"
 
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/reshard.h"
 
@@ -36,7 +37,9 @@ static int reshard_run(int n_args, char **args, struct tern_err *err)
     signal(SIGTERM, interrupt);
     const struct tern_ckpt_reshard how = {
         .dir = re.out, .shards = (unsigned)re.shards, .stop = &interrupted};
+    tern_progress_begin(/* unit= */ NULL, "%s", re.out);
     const int rc = tern_ckpt_reshard(path, &how, &done, err);
+    tern_progress_end();
     free(path);
     if (rc < 0)
         return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)

@@ -3,6 +3,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
 #include "core/ckpt/save.h"
@@ -163,6 +164,7 @@ static int read_rows(void *ctx, size_t i, uint64_t first, uint64_t n, void *to,
     if (tern_ckpt_read(s->c, a->name, a->type, start, shape, to, err) < 0)
         return -1;
     tern_ckpt_shape_bytes(shape, a->ndim, a->type, &bytes);
+    tern_progress_add(bytes);
     if (r->wrote)
         r->wrote(r->ctx, bytes);
     return 0;
@@ -266,6 +268,7 @@ static int reshard(struct deal *d, struct tern_err *err)
         (uint32_t)json_integer_value(json_object_get(tern_ckpt_manifest(d->c), "attempt"));
     if (tern_ckpt_save_prepare(s, err) < 0)
         return -1;
+    tern_progress_expect(tern_ckpt_bytes(d->c));
     if (write_shards(d, err) == 0 && publish(d, err) == 0)
         return 0;
     tern_fs_remove_tree(s->temp, NULL);

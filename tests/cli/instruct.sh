@@ -3,6 +3,7 @@
 # refused, what a set says of it.
 . "$(dirname "$0")/../lib/tap.sh"
 model=$ROOT/tests/golden/spm-bpe-800.model
+export PYTHONPATH=$ROOT/tests/lib PYTHONDONTWRITEBYTECODE=1
 build() { run tern data build -t "$model" --threads 1 "$@"; }
 
 cat >dolly.jsonl <<'J'
@@ -28,21 +29,8 @@ for loss in all response; do
     [ -s many.$loss.1.tds ] && cmp many.$loss.1.tds many.$loss.3.tds; ok $? "records of several pieces, loss $loss: any number of threads writes the same set"
 done
 rm -f many*
-cat >read.py <<'P'
-import struct
-def read(path):
-    raw = open(path, "rb").read()
-    n, docs = struct.unpack_from("<QQ", raw, 24)
-    at = {}
-    for i in range(struct.unpack_from("<I", raw, 100)[0]):
-        kind, _, offset, size = struct.unpack_from("<IIQQ", raw, 104 + 24 * i)
-        at[kind] = raw[offset:offset + size]
-    ids = struct.unpack(f"<{n}H", at[1])
-    mask = [at[3][i // 8] >> i % 8 & 1 for i in range(n)] if 3 in at else None
-    return ids, mask, docs
-P
 python3 - <<'P' >said
-from read import read
+from tds import read
 ids, mask, docs = read("dolly.tds")
 same, none, _ = read("all.tds")
 print(docs, mask[0], mask[-1], 0 < sum(mask) < len(mask), none, ids == same, ids.count(ids[-1]))
@@ -56,7 +44,7 @@ err_has '--max-tokens is 40. Say --longer cut or drop.' "and told what to do"
 build -o cut.tds --template dolly --max-tokens 40 --longer cut dolly.jsonl
 status 0; err_has 'above --max-tokens were cut' "cut records are counted"
 err_has '1 records were left out: their prompts fill --max-tokens' "and those without an answer then"
-is "$(python3 -c 'from read import read
+is "$(python3 -c 'from tds import read
 ids, mask, docs = read("cut.tds")
 print(docs, [m for i, m in zip(ids, mask) if i == ids[-1]])')" "2 [1, 0]" "the EOS of a cut record is no target"
 ! grep -q 'left out or cut' err; ok $? "records that were cut: no line says that nothing was"
@@ -147,17 +135,6 @@ cmp -s one.tds merged.tds; ok $? "parts become the same set, with its mask and i
 
 # ---- records in Arrow files, as datasets saves them: what the same records in JSONL give
 G=$ROOT/tests/golden
-cat >same.py <<'P'
-import struct, sys
-def sections(path):
-    raw = open(path, "rb").read()
-    at = {}
-    for i in range(struct.unpack_from("<I", raw, 100)[0]):
-        kind, _, offset, size = struct.unpack_from("<IIQQ", raw, 104 + 24 * i)
-        at[kind] = raw[offset:offset + size]
-    return raw[24:48], at[1], at[2], at.get(3)
-print(sections(sys.argv[1]) == sections(sys.argv[2]))
-P
 words() { sed -E 's/[a-z-]+\.(jsonl|arrow)//g; s/(arrow|jsonl)\.tds//' "$1"; } # without names
 same() { # NAME OPTIONS...
     local name=$1 form; shift
@@ -165,7 +142,7 @@ same() { # NAME OPTIONS...
         tern data build -t "$model" -o $form.tds "$@" "$G/$name.$form" 2>$form.err; rc=$?; cmd="$name.$form $*"
         status 0 "$name.$form is built: $*"
     done
-    is "$(python3 same.py arrow.tds jsonl.tds)" True "$name: rows of Arrow give the documents and targets of JSONL: $*"
+    is "$(python3 -c 'import tds; print(tds.same("arrow.tds", "jsonl.tds"))')" True "$name: rows of Arrow give the documents and targets of JSONL: $*"
     is "$(words arrow.err | grep -v documents)" "$(words jsonl.err | grep -v documents)" "$name: and the same words: $*"
 }
 same records-chat --template llama2-chat
@@ -182,7 +159,7 @@ mkdir data; cp $G/records-alpaca.arrow data/data-0.arrow; cp $G/records-alpaca.a
 printf '{"_data_files": [{"filename": "data-0.arrow"}, {"filename": "data-1.arrow"}]}' >data/state.json
 build -o data.tds --template alpaca data; status 0 "a folder that datasets saved"
 tern data build -t "$model" -o twice.tds --template alpaca $G/records-alpaca.jsonl $G/records-alpaca.jsonl 2>/dev/null
-is "$(python3 same.py data.tds twice.tds)" True "its files hold the records of JSONL"
+is "$(python3 -c 'import tds; print(tds.same("data.tds", "twice.tds"))')" True "its files hold the records of JSONL"
 for part in 1 2; do tern data build -t "$model" --part $part/2 -o p$part.tds --template alpaca data 2>/dev/null; done
 tern data merge -o merged.tds p1.tds p2.tds 2>/dev/null; cmp -s data.tds merged.tds; ok $? "parts of files of Arrow become the same set"
 build -o x.tds --template llama2-chat $G/arrow-records.arrow

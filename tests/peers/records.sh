@@ -10,24 +10,14 @@ T=$ROOT/tests/golden/spm-bpe-800.model
 
 "$VENV/bin/python" -I "$ROOT/tests/peers/records.py" . ${DATA:+"$DATA"/instruct/*.jsonl} >kinds 2>made
 ok $? "records are made" || tail -5 made | sed 's/^/# /'
-cat >same.py <<'P'
-import struct, sys
-def sections(path):
-    raw = open(path, "rb").read()
-    at = {}
-    for i in range(struct.unpack_from("<I", raw, 100)[0]):
-        kind, _, offset, size = struct.unpack_from("<IIQQ", raw, 104 + 24 * i)
-        at[kind] = raw[offset:offset + size]
-    return raw[24:48], at[1], at[2], at.get(3)
-print(sections(sys.argv[1]) == sections(sys.argv[2]))
-P
+export PYTHONPATH=$ROOT/tests/lib PYTHONDONTWRITEBYTECODE=1
 build() { tern data build -t "$T" "$@" 2>err; rc=$?; cmd="build $*"; }
 same() { # KIND OPTIONS...
     local kind=$1 form; shift; rm -f jsonl.tds
     build -o jsonl.tds "$@" $kind.jsonl; status 0 "$kind.jsonl $*"
     for form in saved large.arrow datasets.jsonl; do
         rm -f other.tds; build -o other.tds "$@" $kind.$form; status 0 "$kind.$form is read: $*"
-        is "$(python3 same.py jsonl.tds other.tds)" True "$kind.$form gives what JSONL gives: $*"
+        is "$(python3 -c 'import tds; print(tds.same("jsonl.tds", "other.tds"))')" True "$kind.$form gives what JSONL gives: $*"
     done
 }
 read -r kinds <kinds

@@ -93,7 +93,7 @@ static int columns_of(const char *s)
 }
 
 /* "...rpus.tds": its end, which tells files apart, in `columns`. */
-static void cut_name(char *name, int columns)
+static void cut_name(char name[NAME], int columns)
 {
     const char *rest = name;
 
@@ -105,7 +105,7 @@ static void cut_name(char *name, int columns)
     }
     char cut[NAME];
     snprintf(cut, sizeof cut, "...%s", rest);
-    strcpy(name, cut); /* it is shorter: three bytes for at least three columns */
+    snprintf(name, NAME, "%s", cut);
 }
 
 /* The parts behind the name, of which the rate and the time may be "". */

@@ -273,6 +273,20 @@ static void body_threads(void)
     tern_progress_end();
 }
 
+static void body_phases(void)
+{
+    setenv("TERN_PROGRESS_MS", "0", 1);
+    tern_progress_phase("files", "before the begin");
+    tern_progress_begin(NULL, "out");
+    tern_progress_phase("files", "opening them");
+    tern_progress_expect(4);
+    tern_progress_add(1);
+    tern_progress_phase(NULL, NULL);
+    tern_progress_set(60, 100);
+    tern_progress_set(70, 100);
+    tern_progress_end();
+}
+
 static void body_dumb(void)
 {
     setenv("TERM", "dumb", 1);
@@ -307,6 +321,17 @@ static void test_terminal(void)
     is(on_terminal(80, body_background, &status), "", "a process in the background draws nothing");
     seen = on_terminal(80, body_forked, &status);
     ok(count(seen, "parent: ") == 2 && !strstr(seen, "50 %"), "a child of fork() draws nothing");
+}
+
+static void test_phases(void)
+{
+    int status;
+    const char *seen = on_terminal(80, body_phases, &status);
+
+    has(seen, "\r\033[Kout, opening them: 25 %, ", "a phase has its words and counts anew");
+    has(seen, "\r\033[Kout: 60 %\r\033[K", "what was done before has no rate");
+    has(seen, "\r\033[Kout: 70 %, ", "what was done since has one");
+    ok(count(seen, "before") == 0, "without a line there is no phase");
 }
 
 static void test_signals(void)
@@ -350,6 +375,7 @@ int main(void)
     test_units();
     test_widths();
     test_terminal();
+    test_phases();
     test_signals();
     test_threads();
     test_log();

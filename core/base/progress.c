@@ -93,7 +93,7 @@ static int columns_of(const char *s)
 }
 
 /* "...rpus.tds": its end, which tells files apart, in `columns`. */
-static void cut_name(char name[NAME], int columns)
+static void cut_name(char *name, int columns)
 {
     const char *rest = name;
 
@@ -103,9 +103,9 @@ static void cut_name(char name[NAME], int columns)
         const size_t k = tern_str_utf8(rest, strlen(rest));
         rest += k ? k : 1;
     }
-    char cut[NAME];
-    snprintf(cut, sizeof cut, "...%s", rest);
-    snprintf(name, NAME, "%s", cut);
+    /* Four columns or more are gone, and so are as many bytes. */
+    memmove(name + 3, rest, strlen(rest) + 1);
+    memcpy(name, "...", 3);
 }
 
 /* The parts behind the name, of which the rate and the time may be "". */

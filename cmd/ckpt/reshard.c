@@ -37,7 +37,7 @@ static int reshard_run(int n_args, char **args, struct tern_err *err)
     signal(SIGTERM, interrupt);
     const struct tern_ckpt_reshard how = {
         .dir = re.out, .shards = (unsigned)re.shards, .stop = &interrupted};
-    tern_progress_begin(/* unit= */ NULL, "%s", re.out);
+    tern_progress_begin(/* unit= */ NULL, "%s", path);
     const int rc = tern_ckpt_reshard(path, &how, &done, err);
     tern_progress_end();
     free(path);

@@ -37,7 +37,7 @@ static uint64_t bytes_of(const struct tern_ckpt_info *t)
     return bytes;
 }
 
-uint64_t tern_ckpt_bytes(const struct tern_ckpt *c)
+static uint64_t bytes_of_all(const struct tern_ckpt *c)
 {
     uint64_t sum = 0;
 
@@ -66,7 +66,7 @@ static uint64_t row_at(const struct tern_ckpt_info *t, uint64_t at, uint64_t whe
 /* The arrays of shard `k`: rows whose first byte lies between two cuts. */
 static int deal_arrays(const struct deal *d, unsigned k, struct tern_ckpt_array *arrays)
 {
-    const uint64_t total = tern_ckpt_bytes(d->c);
+    const uint64_t total = bytes_of_all(d->c);
     const uint64_t from = cut(total, k, d->r->shards), to = cut(total, k + 1, d->r->shards);
     uint64_t at = 0;
     size_t n = 0;
@@ -165,8 +165,6 @@ static int read_rows(void *ctx, size_t i, uint64_t first, uint64_t n, void *to,
         return -1;
     tern_ckpt_shape_bytes(shape, a->ndim, a->type, &bytes);
     tern_progress_add(bytes);
-    if (r->wrote)
-        r->wrote(r->ctx, bytes);
     return 0;
 }
 
@@ -260,6 +258,7 @@ static int reshard(struct deal *d, struct tern_err *err)
             return -1;
         s->total += d->saves[k].bytes;
     }
+    tern_progress_expect(bytes_of_all(d->c));
     s->o.meta = json_incref(tern_ckpt_meta(d->c));
     s->reports = tern_alloc(1, sizeof *s->reports, "report", err);
     if (!s->reports)
@@ -268,7 +267,6 @@ static int reshard(struct deal *d, struct tern_err *err)
         (uint32_t)json_integer_value(json_object_get(tern_ckpt_manifest(d->c), "attempt"));
     if (tern_ckpt_save_prepare(s, err) < 0)
         return -1;
-    tern_progress_expect(tern_ckpt_bytes(d->c));
     if (write_shards(d, err) == 0 && publish(d, err) == 0)
         return 0;
     tern_fs_remove_tree(s->temp, NULL);

@@ -15,19 +15,13 @@ struct tern_ckpt_reshard {
     unsigned shards;                   /* 1 to 65536 */
     unsigned threads;                  /* files that are written at once; 0: by the CPUs */
     const volatile sig_atomic_t *stop; /* not 0: give up (Ctrl-C); NULL: never */
-    /* Bytes of arrays that were written, from any of the threads; NULL: no one asks. */
-    void (*wrote)(void *ctx, uint64_t bytes);
-    void *ctx;
 };
 
 /* The same arrays, meta and small files as those of `path`, a checkpoint of tern's.  Every slice is
  * compared with its digest as it is read.  Each thread has 4 MiB of weights in memory, and the
  * table of `path`.  The new one appears whole, by one rename, or not at all.  An error where `dir`
- * has that step already. */
+ * has that step already.  Its bytes are counted (core/base/progress.h). */
 int tern_ckpt_reshard(const char *path, const struct tern_ckpt_reshard *r,
                       struct tern_ckpt_saved *ret_saved, struct tern_err *err);
-
-/* The bytes of all arrays of an open checkpoint. */
-uint64_t tern_ckpt_bytes(const struct tern_ckpt *c);
 
 #endif

@@ -200,5 +200,5 @@ else
     skip "strace may not trace here"
 fi
 run tern ckpt merge dora/latest -o cut --max-shard 40KB; status 0
-b=$(nats cut); near "$(nats dora/latest)" "$b"; ok $? "and then whole, in several files, with the same loss ($b)"
+b=$(nats cut); near "$(nats dora/latest)" "$b"; ok $? "a merge after interrupted ones is whole, in several files, with the same loss ($b)"
 tap_done

@@ -33,7 +33,7 @@ if long; then
     number '.peers[0].gflops * 1e9 / .peers[0].tokens_per_second - .flops_per_token > 1e6' "nor are its FLOPs those of adapters"
     run tern bench train --size tiny --steps 2 --lora 4 --peer full --ranks 2; status 0 "adapters and all weights in turns, on two ranks"
     out_has "tern, all weights: tokens/s"; out_has "adapters' is"
-    run tern bench train --size tiny --steps 2 --lora 4 --dora --precision bf16; status 0 "with magnitudes, of a model in bf16"
+    run tern bench train --size tiny --steps 2 --lora 4 --dora --precision bf16; status 0 "adapters with magnitudes, of a model in bf16, are measured"
     out_has 'tiny, bf16'; out_has "DoRA of rank 4 beside q_proj and v_proj: $((adapters + 2 * 96)) parameters"
     run tern bench train --size tiny --steps 2 --json --precision bf16; status 0 "bf16 with a master copy"
     number '.trained == .parameters and .precision == "bf16" and .share > 0' "of all weights"

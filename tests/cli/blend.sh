@@ -57,7 +57,7 @@ cmp -s out-dir/model.safetensors.index.json parts/model.safetensors.index.json; 
 run tern ckpt export base -o narrow --dtype bf16; status 0
 blend narrow two -m linear -w 0,1; status 0; run tern ckpt export two -o two-16 --dtype bf16
 same out-dir two-16; ok $? "models of several types blend to that of the first, rounded once"
-blend two narrow -w 1,0; status 0; same out-dir two; ok $? "in F32 when the first model is"
+blend two narrow -w 1,0; status 0; same out-dir two; ok $? "a blend is in F32 when its first model is"
 jq '.dtype = "float32"' base/config.json >c && mkdir new && cp base/* new && mv c new/config.json
 blend new $one --dtype f16; status 0; is "$(jq -r '.dtype + " " + .torch_dtype' out-dir/config.json)" "float16 float16" "dtype of newer configs, too, is that of the blend"
 "$TOOLS/torch-tool" bin two bin 2>/dev/null && cp two/config.json two/tokenizer.model bin && rm -f bin/model.safetensors
@@ -145,7 +145,7 @@ if strace -o /dev/null true 2>/dev/null; then
     stop INT 12; status 130 "Ctrl-C in a blend: exit status 130"; one_line "an interrupted blend prints one clear line"
     [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "an interrupted blend leaves nothing"
     for at in 1 3 9; do stop KILL $at 2>/dev/null; [ ! -e stopped ]; ok $? "a blend killed at its read $at has no folder under its name"; done
-    rm -rf stopped*; run tern ckpt blend -m ties --base base $one two --density 0.5 -o stopped; status 0 "and can be made again"
+    rm -rf stopped*; run tern ckpt blend -m ties --base base $one two --density 0.5 -o stopped; status 0 "a blend that was killed can be made again"
 else
     skip "strace may not trace here"
 fi

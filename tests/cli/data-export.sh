@@ -67,7 +67,7 @@ run tern data export $'data/\xe9.tds' -L 64 -o latin; status 0 "a set's name nee
 has latin/dataset_info.json $'data/\xef\xbf\xbd.tds' "its name in dataset_info.json is made UTF-8"
 mv latin $'l\xe4'
 run tern data import $'l\xe4' -t $'m\xe8' -o $'b\xe4.tds'; status 0 "names to import need not be UTF-8"
-run tern data info --json $'b\xe4.tds'; status 0 "nor those that info prints"; out_has $'l\xef\xbf\xbd'
+run tern data info --json $'b\xe4.tds'; status 0 "names that info prints have no broken UTF-8"; out_has $'l\xef\xbf\xbd'
 run tern data info $'data/\xe9.tds'; out_has 'data/?.tds' "a name that is not UTF-8 does no harm to a terminal"
 run tern data export $S -L 64 -o x --split-name $'\xe9'; status 2; err_has 'is no name of a split'; one_line; nothing
 run tern data export run.yaml -o x --split-name 'a b'; status 2; err_has "'a b' is no name of a split"; one_line; nothing
@@ -147,7 +147,7 @@ tern data build -t model -o some.tds some.jsonl 2>/dev/null
 run tern data export some.tds -L 8 -o some --max-shard 1M; status 0
 sizes=$(stat -c %s some/data-*.arrow | sort -n)
 [ "$(tail -n 1 <<<"$sizes")" -le 1048576 ]; ok $? "no file has more than --max-shard, however short its rows"
-[ "$(tail -n 1 <<<"$sizes")" -gt $((1048576 - 13 * 8 - 12 - 24)) ]; ok $? "and none has room for another row"
+[ "$(tail -n 1 <<<"$sizes")" -gt $((1048576 - 13 * 8 - 12 - 24)) ]; ok $? "no file of an export has room for another row"
 bytes=$(cat some/* | wc -c)
 err_has "$(awk -v b="$bytes" 'BEGIN {printf "%.1f MiB in ", b / 1048576}')" "the summary counts the bytes of all files"
 

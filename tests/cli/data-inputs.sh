@@ -67,7 +67,7 @@ is "$(ids corpus/)" "$wanted" "a folder may be named with a slash"
 is "$(cd corpus && ids .)" "$wanted" "a folder may be ."
 for n in 1 2 3; do is "$(ids --threads $n corpus)" "$wanted" "a folder with $n threads"; done
 rm -f corpus.tds; run tern data build -t "$T" corpus/; status 0 "a folder is built"; [ -f corpus.tds ]; ok $? "its set has the folder's name"
-err_has 'corpus/: 2 files; left out: README.md, b/1.jsonl.sha256'; is "$(count corpus.tds)" 301 "and all documents"
+err_has 'corpus/: 2 files; left out: README.md, b/1.jsonl.sha256'; is "$(count corpus.tds)" 301 "a folder is read with all documents of its files"
 ln -s .. corpus/b/up; ln -s 1.jsonl corpus/b/same.jsonl
 is "$(ids corpus)" "$wanted" "links back are not followed, and a file with two names is read once"
 build corpus corpus/b; status 0; err_has 'files that were found twice are read once: corpus/b/same.jsonl, corpus/b/1.jsonl, corpus/b/same.jsonl'
@@ -82,7 +82,7 @@ mkdir wiki; { doc 1 'El r\xedo &amp; la\r\n\r\n Notas .'; doc 2 'Dos.'; } >wiki/
 printf '%s\n' '{"text": "El r\u00edo &amp; la\n\n Notas ."}' '{"text": "Dos."}' '{"text": "A\u00f1o."}' >wiki.jsonl
 wanted=$(ids wiki.jsonl)
 is "$(ids wiki)" "$wanted" "a folder of Wikicorpus is found by itself"
-is "$(ids --format wikicorpus --encoding latin-1 wiki/*)" "$wanted" "and read as it is said to be"
+is "$(ids --format wikicorpus --encoding latin-1 wiki/*)" "$wanted" "text in latin-1 is read as it is said to be"
 is "$(cat wiki/* | ids -)" "$wanted" "Wikicorpus on standard input"
 gzip -k wiki/*; mkdir wiki.gz; mv wiki/*.gz wiki.gz; is "$(ids wiki.gz)" "$wanted" "a folder of compressed Wikicorpus"
 tar -cf raw.es.tar wiki; gzip -c raw.es.tar >raw.es.tgz
@@ -91,7 +91,7 @@ iconv -f latin1 -t utf-8 wiki/spanishText_0_5000 >utf8; doc 4 '\xc3\xa1\xc3\xa9'
 build utf8; refused "Wikicorpus in UTF-8" "utf8: is UTF-8, and would be read as Latin-1"
 build --encoding utf-8 utf8; status 0 "Wikicorpus in UTF-8 is read when said"; is "$(count o.tds)" 3 "all articles of it"
 head -c -8 wiki/spanishText_0_5000 >cut; build cut; refused "Wikicorpus cut off" "cut:9: the article has no line </doc>"
-build --skip-bad cut; status 0 "an article cut off is left out"; err_has 'cut: 1 lines that cannot be read were left out: 9'; is "$(count o.tds)" 1 "and the others stay"
+build --skip-bad cut; status 0 "an article cut off is left out"; err_has 'cut: 1 lines that cannot be read were left out: 9'; is "$(count o.tds)" 1 "articles before one that is cut off stay"
 printf 'caf\351\n' >latin.txt; printf 'café\n' >utf.txt; is "$(ids --encoding latin-1 latin.txt)" "$(ids utf.txt)" "--encoding latin-1 of plain text"
 build --encoding utf-16 latin.txt; refused "another encoding" "--encoding utf-16; allowed are auto, utf-8 and latin-1"
 

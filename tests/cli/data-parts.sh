@@ -273,6 +273,6 @@ rm -rf x.tds*
 full -o x.tds $big; [ $rc != 0 ]; ok $? "$cmd fails"; is "$(ls -d x.tds* 2>/dev/null)" "" "$cmd leaves nothing"
 full --resume --share-size 100K -o x.tds $big; [ $rc != 0 ]; ok $? "$cmd fails"; [ ! -e x.tds ]; ok $? "$cmd: no set"
 is "$(ls x.tds.parts | grep -c tmp)" 0 "$cmd: no half-written part"
-run tern data build -t "$T" --share-size 100K -o x.tds $big; status 0 "with room again the build goes on"
+run tern data build -t "$T" --share-size 100K -o x.tds $big; status 0 "a build that had no room goes on when there is some"
 cmp -s one.tds x.tds; ok $? "the set of a build that had no room"
 tap_done

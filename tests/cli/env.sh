@@ -85,7 +85,7 @@ run tern env --json --export0; status 2
 # ---- the site's settings
 printf 'version: 1\nlaunch: {profile: trn1-2.19}\nenv: {FI_PROVIDER: tcp, SITE_SAYS: "a b"}\n' >tern.yaml
 export TERN_CONFIG=$PWD/tern.yaml
-run tern env $node --explain; status 0 "with site settings"; out_has "profile trn1-2.19" "the site's profile is used"
+run tern env $node --explain; status 0 "--explain with the settings of a site"; out_has "profile trn1-2.19" "the site's profile is used"
 grep -q '^FI_PROVIDER=tcp  *site$' out; ok $? "the site's value wins over the profile's"; out_has "the site's settings; without it: efa"
 run tern env -p cpu; out_has "export SITE_SAYS='a b'" "a site's variable that no profile has"
 is "$(SITE_SAYS=mine tern env -p cpu -- sh -c 'echo $SITE_SAYS')" mine "the user's value wins over the site's"
@@ -161,5 +161,5 @@ elif unshare -rm true 2>/dev/null; then
 else
     skip "no user namespaces here"
 fi
-run env -i "$BIN/tern-env" --export0; status 0 "with an empty environment"
+run env -i "$BIN/tern-env" --export0; status 0 "--export0 with an empty environment"
 tap_done

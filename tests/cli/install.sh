@@ -90,7 +90,7 @@ complete_words tern run --se; out_has --set "completion: options of a program"
 
 # ---- again: nothing of it changes but by rename
 was=$(stat -c %i pre/lib/slurm/$so); exec 9<pre/lib/slurm/$so
-inst install "$slurm"; status 0 "again"
+inst install "$slurm"; status 0 "make install a second time"
 [ "$(stat -c %i pre/lib/slurm/$so)" != "$was" ] && cmp -s /proc/self/fd/9 "$build/plugins/tern_spank.so"
 ok $? "who has the old plugin open keeps it whole"
 exec 9<&-
@@ -131,7 +131,7 @@ for n in $(long && echo 0 2 20) 1 9; do
     inst install "$slurm" PATH="$WORK/killing:$PATH"
     [ $rc != 0 ]; ok $? "killed at rename $n"
     inst uninstall
-    [ -z "$(find pre -type f ! -name '*.new' 2>/dev/null)" ] && files etc | cmp -s - etc.before; ok $? "and undone whole" || find pre etc
+    [ -z "$(find pre -type f ! -name '*.new' 2>/dev/null)" ] && files etc | cmp -s - etc.before; ok $? "uninstall after a kill at rename $n undoes all" || find pre etc
     rm -rf pre
 done
 
@@ -173,9 +173,9 @@ inst install SLURM_CONF="$WORK/none"; status 1; err_has 'cannot read'
 echo 19.05.1 >version
 inst install DESTDIR="$WORK/stage" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "DESTDIR"
 has stage/etc/slurm/plugstack.conf.d/tern.conf "optional /usr/lib/slurm/$so tern=/usr/bin/tern" "paths in it are those of the machine it is for"
-! grep -q "$WORK" stage/usr/share/tern/installed; ok $? "so are those in the list"
+! grep -q "$WORK" stage/usr/share/tern/installed; ok $? "the list of a package has paths of the machine that it is for"
 inst uninstall DESTDIR="$WORK/stage" PREFIX=/usr
-[ -z "$(find stage -type f)" ]; ok $? "undone" || find stage
+[ -z "$(find stage -type f)" ]; ok $? "uninstall of a package removes all of its files" || find stage
 inst install DESTDIR="$WORK/stage" "$slurm"; status 0; err_has 'warning'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     mkdir home; chown 4711 home; chmod 755 "$WORK"
@@ -196,12 +196,12 @@ odds=('d$x*[q]' 'h#sh')
 if long; then odds+=('a b' "it's" 'ba\ck'); fi
 for odd in "${odds[@]}"; do
     inst install PREFIX="$WORK/odd/$odd" DESTDIR= SLURM_PREFIX="$WORK/none" WITH_PLUGIN=no; status 0 "PREFIX=$odd"
-    run "odd/$odd/bin/tern" help recipe; status 0 "it works there"
-    inst uninstall PREFIX="$WORK/odd/$odd"; [ ! -e "odd/$odd" ]; ok $? "and all of it goes"
+    run "odd/$odd/bin/tern" help recipe; status 0 "tern works below PREFIX=$odd"
+    inst uninstall PREFIX="$WORK/odd/$odd"; [ ! -e "odd/$odd" ]; ok $? "uninstall removes all below PREFIX=$odd"
 done
 echo "$release.1" >version
 inst install PREFIX="$WORK/odd/h#sh" "$slurm"; out_has 'needs another PREFIX' "a path that plugstack.conf cannot hold"
-[ ! -e etc/plugstack.conf.d/tern.conf ]; ok $? "and no line that would name another file"
+[ ! -e etc/plugstack.conf.d/tern.conf ]; ok $? "a path that plugstack.conf cannot hold gets no line"
 inst uninstall PREFIX="$WORK/odd/h#sh"
 echo precious >victim; mkdir -p pre/bin; ln -s "$WORK/victim" pre/bin/tern.tern-new
 inst install WITH_PLUGIN=no; status 0

@@ -20,7 +20,7 @@ out_has '"loss": "response"' "what is learnt"
 out_has "\"template_sha256\": \"$(tern data template dolly | sha256sum | cut -d' ' -f1)\"" "and the digest of the template's text"
 run tern data head -t "$model" dolly.tds
 out_has '### Instruction' "the set holds the template's text"
-grep -A1 -e '^--- answer:' out | grep -qx ' \?Of the people.'; ok $? "and the answer, under its heading"
+grep -A1 -e '^--- answer:' out | grep -qx ' \?Of the people.'; ok $? "head shows the answer under its heading"
 grep -A1 -e '^--- prompt:' out | grep -qx '### Instruction'; ok $? "prompts stand under theirs"
 tern data build -t "$model" --threads 1 -o all.tds --template dolly --loss all dolly.jsonl 2>/dev/null
 for _ in $(seq 3000); do cat dolly.jsonl; done >many.jsonl
@@ -39,8 +39,8 @@ is "$(cat said)" "3 0 1 True None True 3" "answers and their EOS are targets; wi
 
 build -o long.tds --template dolly --max-tokens 40 dolly.jsonl
 status 2; err_has 'dolly.jsonl:2: has ' "a record above --max-tokens is refused with its line"
-err_has '--max-tokens is 40. Say --longer cut or drop.' "and told what to do"
-[ ! -e long.tds ]; ok $? "and leaves no set"
+err_has '--max-tokens is 40. Say --longer cut or drop.' "a record that is too long: the error says what to do"
+[ ! -e long.tds ]; ok $? "input that is refused leaves no set"
 build -o cut.tds --template dolly --max-tokens 40 --longer cut dolly.jsonl
 status 0; err_has 'above --max-tokens were cut' "cut records are counted"
 err_has '1 records were left out: their prompts fill --max-tokens' "and those without an answer then"
@@ -74,7 +74,7 @@ bad '{"messages": [{"role": "user", "content": "a"}]}' "has a list of messages, 
 { cat dolly.jsonl; echo '{"instruction": "a"}'; echo 'x'; } >some.jsonl
 build -o some.tds --template dolly --skip-bad some.jsonl
 status 0; err_has '2 lines that cannot be read were left out: 5, 6' "with --skip-bad they are left out and counted"
-cmp -s <(tail -c +4097 some.tds | head -c 200) <(tail -c +4097 dolly.tds | head -c 200); ok $? "and the others stay"
+cmp -s <(tail -c +4097 some.tds | head -c 200) <(tail -c +4097 dolly.tds | head -c 200); ok $? "records beside those that are left out stay"
 
 echo '{"conversations": [{"from": "system", "value": "Be kind."}, {"from": "human", "value": " Why? "}, {"from": "gpt", "value": "So."}, {"from": "human", "value": "And?"}, {"from": "gpt", "value": "So."}]}' >chat.jsonl
 build -o chat.tds --template llama2-chat chat.jsonl
@@ -169,7 +169,7 @@ status 0; err_has '3 lines that cannot be read were left out: 2, 3, 4' "bad rows
 printf 'prompt: ["{kind}"]\nanswer: "{response}"\n' >kind.yaml; rm -f x.tds
 build -o x.tds --template kind.yaml $G/arrow-records.arrow
 status 2; err_has "column 'kind' is of type dictionary<utf8>, which this tern does not read" "a field of a type that is not read is named"
-[ ! -e x.tds ]; ok $? "and leaves no set"
+[ ! -e x.tds ]; ok $? "input that is refused leaves no set"
 head -c 3000 $G/records-chat.arrow >cut.arrow; build -o x.tds --template llama2-chat cut.arrow
-status 2; err_has 'cut.arrow: '; one_error "an Arrow file that was cut off: one error"; [ ! -e x.tds ]; ok $? "it leaves no set"
+status 2; err_has 'cut.arrow: '; one_error "an Arrow file that was cut off: one error"; [ ! -e x.tds ]; ok $? "an Arrow file that was cut off leaves no set"
 tap_done

@@ -46,7 +46,7 @@ run as $A tern ledger verify -a; status 0 "verify -a looks at everybody's"; is "
 # No program writes over another uid's file; root's, too, leaves them alone.
 cp -a $L before; rm -f $L/u/$B/runs/$bob/run.db
 run as $A tern ledger fold bob; status 2 "a fold of another user's run is refused"; one_line
-run tern ledger fold -l $L/u/$B; status 2 "also for root"; err_has "belongs to $B"
+run tern ledger fold -l $L/u/$B; status 2 "root may not fold the ledger of another user either"; err_has "belongs to $B"
 [ ! -e $L/u/$B/runs/$bob/run.db ]; ok $? "a refused fold makes nothing"
 run as $B tern ledger fold; status 0 "a run's user folds it"
 is "$(stat -c %u $L/u/$B/runs/$bob/run.db)" $B "the folded run.db is its user's"
@@ -96,7 +96,7 @@ ln -s "$WORK/secret.log" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1/0.log; mkfifo $
 chown -hR $H $fake/01BX5ZZKBKACTAV9WEVGEMMVS1
 run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; ! grep -q secret out; ok $? "logs follows no link"; err_has "0.log: is a link"
 rm -r $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1; ln -s "$(echo $L/u/$A/runs/*/logs/1)" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1
-run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; [ ! -s out ]; ok $? "nor a folder that is one"; err_has "logs/1: is a link"
+run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; [ ! -s out ]; ok $? "a folder of logs that is a link is not followed"; err_has "logs/1: is a link"
 
 # LEDGER/runs is what anybody of the group can make: it is believed for -a only.
 as $H mkdir $L/runs; as $H cp -r $L/u/$A/runs/. $L/runs/; as $H cp $L/u/$A/ledger.db $L/ledger.db

@@ -84,7 +84,7 @@ run tern metric step=402 loss=1 loss=2; status 2 "a name twice"; err_has "loss i
 run tern metric step=402 step=403 loss=1; status 2 "a step twice"; err_has "step= is given twice"; one_line
 run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
 run tern metric step=402 $'\e]0;x\a=1'; status 2; err_has "control characters"; one_line
-run tern metric step=402 $'x\xc2\x9b2J=1'; status 2 "nor C1's"
+run tern metric step=402 $'x\xc2\x9b2J=1'; status 2 "a name of a metric may not hold control characters of C1"
 mkdir ck; run tern metric step=402 checkpoint=ck; status 0
 run tern metric step=402 checkpoint=none; status 2; one_line
 printf 'step=402 loss=3\n\nstep=403 loss=-inf\n' >lines

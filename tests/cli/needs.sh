@@ -46,7 +46,7 @@ if [ "$(id -u)" = 0 ]; then
     run setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$WORK/bin" "$NEEDS" -i build
     [ ! -e managed ] && grep -q 'sudo apt-get install' err; ok $? "another user gets the line with sudo" || cat err
 fi
-run "$NEEDS" build; status 0 "here nothing is missing"; [ ! -s err ] && [ ! -s out ]; ok $? "and nothing said" || cat out err
+run "$NEEDS" build; status 0 "here nothing is missing"; [ ! -s err ] && [ ! -s out ]; ok $? "needs prints nothing where nothing is missing" || cat out err
 
 # ---- make
 by_make() { run make -C "$ROOT" -s O="$WORK/o" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} "$@"; }
@@ -64,7 +64,7 @@ by_make CC=no-such-compiler all
 by_make -j3 "$WORK/o/core/base/crc.o"; status 0 "an object" || cat err
 [ -s o/flags ]; ok $? "the flags it was made with are noted"
 touch -r o/core/base/crc.o then; by_make -j3 "$WORK/o/core/base/crc.o"
-[ ! o/core/base/crc.o -nt then ]; ok $? "and it is not made again"
+[ ! o/core/base/crc.o -nt then ]; ok $? "an object is not compiled again when nothing has changed"
 
 # ---- nothing is loaded from the current folder
 bad=0

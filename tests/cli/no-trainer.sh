@@ -22,7 +22,7 @@ tools_make all; status 0 "the tools alone do not" || { sed 's/^/# /' err | head 
 for p in cluster submit run ledger data ckpt health env logs metric task; do echo "o/bin/tern-$p"; done | xargs ls >/dev/null
 ok $? "the tools are there"
 run ls o/bin/tern-train o/bin/tern-eval o/bin/tern-bench; [ ! -s out ]; ok $? "the trainer's programs are not"
-! for f in o/bin/*; do ldd "$f" 2>/dev/null; done | grep -E 'pmix|fabric|mpi'; ok $? "and nothing wants their libraries"
+! for f in o/bin/*; do ldd "$f" 2>/dev/null; done | grep -E 'pmix|fabric|mpi'; ok $? "programs without the trainer want no library of PMIx, libfabric or MPI"
 for p in cluster submit run ledger data ckpt health env logs metric task; do
     run "o/bin/tern" $p -h; [ "$rc" = 0 ] && [ -s out ]; ok $? "tern $p -h"
 done

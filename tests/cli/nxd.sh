@@ -128,7 +128,7 @@ E
 run tern ckpt export x2/model -o below --from nxd --config gqa/config.json; status 0 "the folder of the files itself will do"
 "$T" same gqa below; ok $? "the folder of the files itself makes the model"
 run tern ckpt export x2 -o other --from nxd --config gqa --to nxd --tensor 8 --qkv split --files v1 --xser; status 0
-diff -r other x3 >/dev/null; ok $? "from ranks to other ranks"
+diff -r other x3 >/dev/null; ok $? "an export from ranks to other ranks is that from the model"
 run tern ckpt export gqa -o auto --to nxd --tensor 4; status 0; err_has "--qkv_linear 1 --fuse_qkv 1 --kv_replicator 2"
 run tern ckpt export mha -o auto2 --to nxd; status 0; err_has "--qkv_linear 0 --fuse_qkv 1 --kv_replicator 1"
 [ "$(ls auto2)" = model ]; ok $? "weights to begin with have no markers"

@@ -20,18 +20,18 @@ configured() { run env PATH="$WORK/bin" CFNCONFIG="$WORK/$1" TERN_SLURM="$WORK/s
 
 configured head; status 1 "without an argument"; err_has 'what is to be installed?'
 configured head s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a package" || cat err
-has calls 'aws s3 cp --only-show-errors s3://b/tern-0.4.0-1.x86_64.rpm'; grep -q '^dnf install -y .*/tern-0.4.0-1.x86_64.rpm$' calls; ok $? "is installed"
-is "$(cat slurm/etc/plugstack.conf)" "include /etc/slurm/plugstack.conf.d/*.conf" "and Slurm told where the plugin is"
+has calls 'aws s3 cp --only-show-errors s3://b/tern-0.4.0-1.x86_64.rpm'; grep -q '^dnf install -y .*/tern-0.4.0-1.x86_64.rpm$' calls; ok $? "the package is installed"
+is "$(cat slurm/etc/plugstack.conf)" "include /etc/slurm/plugstack.conf.d/*.conf" "plugstack.conf includes the plugin's folder"
 touch down; configured compute s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a busy S3 is asked again"
 configured head s3://b/tern-0.4.0-1.x86_64.rpm; is "$(wc -l <slurm/etc/plugstack.conf)" 1 "a second time changes nothing"
 configured compute s3://b/packages/; status 0 "a folder of packages"; grep -q 'aws s3 cp --recursive .* s3://b/packages/' calls && tail -n 1 calls | grep -q '^dnf install -y .*\.rpm$'; ok $? "is installed whole" || cat calls
 configured head s3://b/none.rpm; status 1 "what is not there"; err_has 'cannot get s3://b/none.rpm'
-configured compute "$WORK/bucket/tern-0.4.0-1.x86_64.rpm"; status 0 "from shared storage"
+configured compute "$WORK/bucket/tern-0.4.0-1.x86_64.rpm"; status 0 "a package on shared storage"
 : >bucket/tern-0.4.0.tar.gz
 sed s/HeadNode/LoginNode/ head >login; configured login s3://b/tern-0.4.0.tar.gz; status 1 "a login node builds nothing"
-configured compute s3://b/tern-0.4.0.tar.gz; status 1 "nor does a compute node"; err_has 'did the head node build it?'
+configured compute s3://b/tern-0.4.0.tar.gz; status 1 "a compute node does not build a source tarball"; err_has 'did the head node build it?'
 mkdir -p slurm/tern/bin; cp bin/dnf slurm/tern/bin/tern
-configured compute s3://b/tern-0.4.0.tar.gz; status 0 "it takes what the head node made"
+configured compute s3://b/tern-0.4.0.tar.gz; status 0 "a compute node takes what the head node built"
 
 # The head node builds: the tarball's needs and Makefile say what they were asked.
 mkdir -p tern-9/plugins/packaging
@@ -40,6 +40,6 @@ printf '#!/bin/sh\necho "make $*" >>%s/calls\n' "$WORK" >bin/make; chmod +x bin/
 tar -czf bucket/tern-9.tar.gz tern-9
 configured head s3://b/tern-9.tar.gz; status 0 "the head node builds" || cat err
 grep -q "^make -j[0-9]* SLURM_PREFIX=$WORK/slurm all man$" calls && grep -q "^make SLURM_PREFIX=$WORK/slurm PREFIX=$WORK/slurm/tern PLUGSTACK_DIR=$WORK/slurm/etc/plugstack.conf.d install$" calls
-ok $? "for the cluster's Slurm, into what all nodes mount" || cat calls
+ok $? "the head node builds for the cluster's Slurm, into what all nodes mount" || cat calls
 has slurm/etc/plugstack.conf "include $WORK/slurm/etc/plugstack.conf.d/*.conf"
 tap_done

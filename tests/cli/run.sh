@@ -44,7 +44,7 @@ recipe ends 'case $1 in "") ;; esac; exit $CODE'
 for pair in '1 failed' '3 failed' '2 refused' '75 fault' '76 stopped' '77 halted'; do
     set -- $pair
     CODE=$1 run tern run ends.yaml; status "$1" "status $1 of a workload is tern run's"
-    is "$(last 'outcome, exit_code' ends)" "$2 $1" "and the ledger calls it $2"
+    is "$(last 'outcome, exit_code' ends)" "$2 $1" "exit status $1: the ledger calls it $2"
 done
 recipe killed '[ $SLURM_PROCID = 1 ] && kill -9 $$; exec sleep 300' 2
 start=${EPOCHREALTIME/./}
@@ -124,7 +124,7 @@ until_true sh -c '! kill -0 $(cat pid)'; ok $? "when the supervisor is killed, n
 recipe known 'echo >>count; [ -z "$WAIT" ] || { echo $$ >pid; exec sleep 300; }' 1 'checkpoint: {dir: ck}'
 run tern run known.yaml; status 0
 run tern run known.yaml; status 0
-is "$(attempts attempt known | tr '\n' ' ')" "1 2 " "with one checkpoint folder it is one run, with attempts"
+is "$(attempts attempt known | tr '\n' ' ')" "1 2 " "a recipe with a checkpoint folder is one run, with two attempts"
 is "$(attempts 'distinct run_id' known | wc -l)" 1 "attempts with one checkpoint folder have one run id"
 rm -f count; WAIT=1 supervise known.yaml
 run tern run known.yaml
@@ -155,8 +155,8 @@ in_job TERN_RECEIPT=7.3.1.1 SLURM_STEP_ID=3; status 2; one_line "the receipt of 
 in_job TERN_RECEIPT=7.batch.1.1 SLURM_STEP_ID=4294967290; status 2; one_line "the receipt of salloc's interactive step"
 in_rank() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern train ../good.yaml; }
 in_rank; status 75 "tern train asks for the receipt itself"; one_line; err_has 'did not run on node n1'
-in_rank TERN_RECEIPT=7.batch.1.1; status 75 "and the batch script's is not a rank's"; one_line; err_has 'did not run on node n1'
-in_rank TERN_RECEIPT=7.0.1.1; status 2 "with it the recipe is read"; one_line; err_has 'workload.command'
+in_rank TERN_RECEIPT=7.batch.1.1; status 75 "the batch script's receipt is not a rank's"; one_line; err_has 'did not run on node n1'
+in_rank TERN_RECEIPT=7.0.1.1; status 2 "with a receipt of its own the rank reads the recipe"; one_line; err_has 'workload.command'
 SLURM_JOB_ID=1 run tern run ../good.yaml; status 2 "a job without its node list"; one_line
 run tern run --set name=bad/name ../good.yaml; status 2; one_line
 printf 'version: 1\nname: t\nmodel: {config: none.json}\ndata: {train: [{path: t.tds}]}\nbatch: {global: 8, seq_len: 16}\nsteps: 2\noptimizer: {lr: 1e-3}\ncheckpoint: {dir: ck}\nledger: {dir: ledger}\n' >bad.yaml
@@ -289,7 +289,7 @@ run tern ledger reproduce good --ledger ledger; status 0
 out_has "#     tern run $PWD/again.yaml" "tern ledger reproduce: the command"; out_has "ranks_per_node: 2"; out_has "# identity $(sqlite3 ledger/ledger.db "select identity_hash from run where name = 'good' limit 1")"
 out_has 'workload: {command: [bash, good.sh], tasks_per_node: 3}' "the reproduced recipe is the same"
 cp good.yaml kept; echo '# more' >>good.yaml
-run tern ledger reproduce good --ledger ledger --check; status 1 "and nothing is compared"; one_line
+run tern ledger reproduce good --ledger ledger --check; status 1 "reproduce --check of a recipe that was changed compares nothing"; one_line
 cp kept good.yaml
 printf 'version: 1\nname: ends\nworkload: {command: [echo, "w{workers} x{world}"], workers_per_node: 4}\nledger: {dir: ledger}' >noeol.yaml
 run tern run noeol.yaml --set launch.threads=2 --set name=noeol; status 0 "a recipe without a final newline is reproduced"

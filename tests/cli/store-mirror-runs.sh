@@ -19,10 +19,10 @@ echo $other | "$TOOLS/store-tool" put s3://copies/tiny/.step-00000009.$other.new
 echo half | "$TOOLS/store-tool" put s3://copies/tiny/step-00000009/shard
 run mine a --set steps=3; status 0
 is "$(names | grep -c '^step-00000009/shard')" 1 "a half copy that two runs' marks announce is not removed"
-is "$(names | grep -c '^\.step-00000009\.')" 2 "nor are its marks"
+is "$(names | grep -c '^\.step-00000009\.')" 2 "marks of another run's copy are left"
 "$TOOLS/store-tool" rm s3://copies/tiny/.step-00000009.$other.new
 run mine a --set steps=4; status 0
-is "$(names | grep -c 'step-00000009')" 0 "with the other mark gone, it is removed"
+is "$(names | grep -c 'step-00000009')" 0 "a half copy is removed once the other run's mark is gone"
 
 # ---- another run finishes its copy between this run's look and its mark
 fault 503=1000 'match=GET./copies.*race.*step-00000002[.]'
@@ -32,7 +32,7 @@ echo theirs | "$TOOLS/store-tool" put s3://copies/race/step-00000002/shard-00000
 fault_none
 wait $pid; is $? 0 "a run whose step another run copied just then"
 has race.err 'is there already and no copy of this run' "the second run finds the objects after it put its mark"
-is "$(names race | grep -c 'step-00000002')" 1 "and sends nothing"
+is "$(names race | grep -c 'step-00000002')" 1 "the run that comes second sends nothing"
 
 # ---- members of an array
 for m in 0 1; do
@@ -43,7 +43,7 @@ is "$(names arr | grep manifest.json | cut -d/ -f1 | sort -u | paste -sd' ')" "c
 for m in 1 3; do
     SLURM_ARRAY_TASK_ID=$m run tern run run.yaml --set steps=2 --set checkpoint.mirror=s3://copies/two --array checkpoint.dir=x2,y2 --array data.seed=1,2; status 0
 done
-is "$(names two | grep manifest.json | cut -d/ -f1 | sort -u | paste -sd' ')" "checkpoint.dir=x2,data.seed=2 checkpoint.dir=y2,data.seed=2" "so have members that share a setting"
+is "$(names two | grep manifest.json | cut -d/ -f1 | sort -u | paste -sd' ')" "checkpoint.dir=x2,data.seed=2 checkpoint.dir=y2,data.seed=2" "members of an array that share a setting have mirrors of their own"
 for m in 0 1; do
     SLURM_ARRAY_TASK_ID=$m run tern run run.yaml --set steps=2 --set checkpoint.dir=z --array checkpoint.mirror=s3://copies/third --array optimizer.lr=1e-3,2e-3; status 0
 done

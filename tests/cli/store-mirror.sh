@@ -64,7 +64,7 @@ run tern run run.yaml --set steps=9
 status 0 "a damaged copy does not end the run"; err_has 'passed over as a copy'
 tern ckpt verify checkpoints/latest >/dev/null; ok $? "an older copy came back instead"
 grep 'has no mirror' err; [ $? = 1 ]; ok $? "the damaged copy gives way to the run's new checkpoint"
-"$TOOLS/store-tool" get "s3://copies/tiny/$shard" >shard; cmp -s shard "checkpoints/$shard"; ok $? "with the right bytes"
+"$TOOLS/store-tool" get "s3://copies/tiny/$shard" >shard; cmp -s shard "checkpoints/$shard"; ok $? "the copy has the bytes of the checkpoint"
 is "$(names | grep -c '\.bad$')" 0 "the mark of the damage goes with it"
 
 # ---- half copies
@@ -110,7 +110,7 @@ status 2 "copies of a run that is not known here are not taken"; one_line; err_h
 [ -e theirs ]; [ $? = 1 ]; ok $? "no folder is made for it"
 run tern run run.yaml --set checkpoint.dir=theirs --set ledger.dir=theirs.ledger --accept
 status 0 "with --accept the run goes on, though folder and ledger are gone"
-is "$(cat theirs/run.id)" "$id" "it is the run of the copy"
+is "$(cat theirs/run.id)" "$id" "the run that goes on from a copy has its id"
 rm -rf theirs theirs.ledger
 rm -rf checkpoints
 run tern run run.yaml --set optimizer.lr=2e-3
@@ -126,7 +126,7 @@ status 75 "a run does not begin while its bucket, which may have copies, fails"
 err_has 'to begin anew, give another checkpoint.mirror'; [ ! -e c2 ]; ok $? "nothing is made for it"
 fault_none
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=other --set steps=2
-status 0 "it begins with another mirror, on purpose"
+status 0 "a run with another mirror begins anew, as it was told"
 fault 503=100000 'match=copies.*else'
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 0 "a run that has checkpoints goes on with a bucket that fails"

@@ -16,7 +16,7 @@ fault flip=1 "match=GET./copies/tiny/$newest/shard"
 run train 5; status 0 "one wrong bit on the way is no damage"
 fault_none
 err_has ', from step 4' "the newest copy came back"
-grep 'passed over' err; [ $? = 1 ]; ok $? "it was brought again"
+grep 'passed over' err; [ $? = 1 ]; ok $? "a copy with one wrong bit on the way is not passed over"
 is "$(names | grep -c '\.bad$')" 0 "no copy is marked as damaged"
 
 # ---- one manifest that cannot be read
@@ -59,7 +59,7 @@ is "$(ls -d checkpoints/step-* 2>/dev/null | wc -l)" 0 "nothing half has a check
 tern run run.yaml --set steps=7 >out 2>err & pid=$!
 until_true grep -q 'comes back from' err; kill -9 $pid; wait $pid 2>/dev/null
 fault_none
-is "$(ls -d checkpoints/step-* 2>/dev/null | wc -l)" 0 "nor after kill -9"
+is "$(ls -d checkpoints/step-* 2>/dev/null | wc -l)" 0 "kill -9 in a restore leaves no half checkpoint under its name"
 run train 7; status 0 "the next attempt goes on"; err_has 'comes back from s3://copies/tiny/step-'
 is "$(cat checkpoints/run.id)" "$id" "as the same run"
 is "$(ls -A checkpoints | grep -c '\.back$')" 0 "nothing is left aside"

@@ -28,9 +28,9 @@ ONE=1 FOUR=1 run bash staged "$ROOT"; status 1 "a stage that fails"
 is "$(tail -n 1 out)" "5 passed, 2 failed, 2 skipped" "counts of tests, of stages, and what cannot run here"
 out_has 'failed: one'; out_has 'failed: four' "also one whose tests passed and whose command failed"
 grep -qE '^ *[0-9]+ s  two$' out; ok $? "each stage's time is printed"
-run bash staged "$ROOT"; status 0 "again, with nothing that fails"
+run bash staged "$ROOT"; status 0 "the second call, in which nothing fails, passes"
 is "$(wc -l <one) $(wc -l <two)" "2 1" "what passed is not run again, what failed is"
-is "$(tail -n 1 out)" "6 passed, 0 failed, 2 skipped" "and counts all the same"
+is "$(tail -n 1 out)" "6 passed, 0 failed, 2 skipped" "a stage that is not run again counts"
 out_has 'two: passed at this commit before'
 run "$ROOT/tests/all" nonsense; status 2 "tests/all of a stage that is not there"; one_line; err_has 'tests/all -n lists them'
 
@@ -42,9 +42,9 @@ again() { # FILE
         grep -o -- "-o $of/bin/[a-z-]*" | sed 's,.*/,,' | sort -u >out
 }
 again core/convert/hf.c
-is "$(tr '\n' ' ' <out)" "tern-ckpt " "of a file that one program takes: that program"
+is "$(tr '\n' ' ' <out)" "tern-ckpt " "a file of one program: that program is linked again"
 again core/base/err.c
-[ "$(wc -l <out)" -ge 15 ]; ok $? "of a file that all take: all" || cat out err
+[ "$(wc -l <out)" -ge 15 ]; ok $? "a file of all programs: all are linked again" || cat out err
 again plugins/spank/check.c
-[ ! -s out ]; ok $? "of the plugin's: none" || cat out
+[ ! -s out ]; ok $? "a file of the plugin: no program is linked again" || cat out
 tap_done

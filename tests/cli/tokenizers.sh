@@ -39,7 +39,7 @@ status 0; run tern data info --json b.tds; out_has '"eos": 6' "tokenizer_config.
 echo '{"eos_token": "nothing"}' >json/tokenizer_config.json
 run tern data build -t json -o c.tds a.txt
 status 2; err_has "eos_token 'nothing' is not in the vocabulary" "an EOS that is no piece is refused by name"
-[ ! -e c.tds ]; ok $? "and leaves no set"
+[ ! -e c.tds ]; ok $? "a tokenizer that is refused leaves no set"
 echo '{"eos_token": null}' >json/tokenizer_config.json
 run tern data build -t json -o c.tds a.txt
 status 2; err_has 'has no EOS token' "a tokenizer whose EOS is null cannot end documents"

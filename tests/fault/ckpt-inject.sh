@@ -102,7 +102,7 @@ for c in pread64 newfstatat; do pass_each $c EINTR read; pass_each $c ESTALE rea
 rm -rf run; mkdir run
 strace -f -o trace -P run/step-00000001.tmp-0/manifest.json -e inject=openat:error=EMFILE "$T" save run 1 1 hf 2>err
 [ $? = 75 ] && has err 'Too many open files' && [ -z "$(ls run)" ]; ok $? "descriptors that stay out: told, exit 75, nothing left" || cat err
-grep -q 'waiting up to' err; ok $? "and the wait is told"
+grep -q 'waiting up to' err; ok $? "a wait for descriptors is told"
 
 # What a power cut could take is made durable in time: every file and the folder before the rename,
 # the folder above after it.
@@ -111,7 +111,7 @@ strace -f -y -o trace -e trace=fsync,renameat2 "$T" save run 1 1 hf
 before=$(sed '/renameat2(/,$d' trace | sed -n 's/.*fsync([0-9]*<\(.*\)>).*= 0$/\1/p' | sed 's,.*/run/,,' | sort)
 wanted=$(cd run/step-00000001 && find . -type f | sed 's,^\.,step-00000001.tmp-0,'; echo step-00000001.tmp-0)
 [ "$before" = "$(echo "$wanted" | sort)" ]; ok $? "every file and its folder is synced before the rename" || echo "# $before"
-sed '1,/renameat2(/d' trace | grep -q 'fsync([0-9]*<.*/run>) *= 0'; ok $? "and the folder above after it"
+sed '1,/renameat2(/d' trace | grep -q 'fsync([0-9]*<.*/run>) *= 0'; ok $? "the folder of checkpoints is synced after the rename"
 
 # A rename flag that the file system does not know is no failure.
 rm -rf run

@@ -25,7 +25,7 @@ victim=$(echo $trainers | awk '{print $2}'); kill -STOP "$victim"
 end "a stopped rank"; same "a stopped rank"
 is "$(rows stopped outcome)" "fault,done" "its attempt ends long before the deadline, and the next one is the last"
 err_has 'no sign of life'
-[ -z "$(rows stopped cause | grep -v 'rank [01] .*no sign of life')" ]; ok $? "and the cause names the rank" || rows stopped cause
+[ -z "$(rows stopped cause | grep -v 'rank [01] .*no sign of life')" ]; ok $? "the cause of the attempt names the frozen rank" || rows stopped cause
 
 export TERN_DEADLINE=3
 begin held
@@ -33,11 +33,11 @@ for p in $trainers $ranks $pid; do kill -STOP "$p"; sleep 0.1; done
 sleep 6
 for p in $trainers $ranks $pid; do kill -CONT "$p"; sleep 0.1; done
 end "everything is held for 6 s, of a deadline of 3"; same "held"
-is "$(rows held outcome)" "done" "in one attempt"
+is "$(rows held outcome)" "done" "the run is done in one attempt"
 
 begin supervisor; kill -STOP $pid; sleep 5; kill -CONT $pid
 end "the supervisor is held"; same "supervisor"
-is "$(rows supervisor outcome)" "done" "in one attempt"
+is "$(rows supervisor outcome)" "done" "the run is done in one attempt"
 
 # Storage that takes longer to take a rank's checkpoint, or to give its data, than the deadline.
 if strace -f -qq -e trace=fsync -e inject=fsync:delay_enter=1 true 2>/dev/null; then
@@ -46,7 +46,7 @@ if strace -f -qq -e trace=fsync -e inject=fsync:delay_enter=1 true 2>/dev/null; 
     run timeout 300 strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=4000000:when=9 \
         tern run run.yaml --ranks 2 --set steps=3 --set checkpoint.every=3 --set ledger.dir=storage
     status 0 "storage that hangs for longer than the deadline"
-    is "$(rows storage outcome)" "done" "in one attempt"
+    is "$(rows storage outcome)" "done" "the run is done in one attempt"
 else
     skip "storage that hangs: strace cannot delay system calls here"
 fi

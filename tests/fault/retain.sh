@@ -57,12 +57,12 @@ recipe "$newest"
 run tern run run.yaml; status 0 "the last attempt takes up what is unfinished"
 is "$(rows ck | tr , '\n' | grep -c -v 'deleted\|^$')" 2 "two are left in the ledger"
 is "$(rows ck | tr , '\n' | grep verified | tail -1)" "$newest verified" "the newest is verified"
-is "$(ls -d ck/step_*/done | wc -l)" 2 "and on disk"
+is "$(ls -d ck/step_*/done | wc -l)" 2 "two checkpoints are left on disk"
 is "$(ls -A ck mirror | grep -c '^\.')" 0 "nothing is left aside"
 missing=; for s in $(rows ck | tr , '\n' | cut -d' ' -f1); do [ -e "mirror/step_$s/done" ] || missing="$missing $s"; done
 is "$missing" "" "every one that was pruned has its copy"
 bad=; for d in mirror/step_*; do tern ckpt verify "$d" --run keep --ledger ledger >/dev/null 2>&1 || bad="$bad $d"; done
-is "$bad" "" "and every copy is what was verified"
+is "$bad" "" "every copy is what was verified"
 run tern ledger verify --ledger ledger; status 0 "the ledger is sound"
 
 # ---- the retention process alone is killed, at a certain moment
@@ -75,7 +75,7 @@ if strace -qq -e trace=none true 2>/dev/null; then
         was=$(grep -c 'the retention process ended' err)
         is "$was $(torn mirror)$(torn ck)" "1 " "killed at ${point/:/ }: what has a checkpoint's name is whole"
         tern run run.yaml >/dev/null 2>&1
-        is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "$n 0" "and the next takes it up"
+        is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "$n 0" "the attempt after a kill takes the copy up"
     done
 else
     skip "no strace"
@@ -98,7 +98,7 @@ S
     is "$(wc -l <mirror.seen) $(wc -l <mirror.aside)" "1 0" "what fits is whole, what does not is not there"
     is "$(grep -c 'has no mirror' err)" 2 "trouble with a mirror is logged once for each checkpoint"
     is "$(ls mirror.kept | tr '\n' ' ')" "step_10 step_20 step_30 " "with room, the next attempt copies the rest"
-    is "$(rows ck)" "10 deleted,20 verified,30 verified," "and only then prunes"
+    is "$(rows ck)" "10 deleted,20 verified,30 verified," "checkpoints are pruned only after they were copied"
 else
     skip "no mount namespace"
 fi

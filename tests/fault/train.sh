@@ -18,7 +18,7 @@ if [ "$(id -u)" = 0 ] && mkdir -p small && mount -t tmpfs -o size=1400k tmpfs sm
     ok $? "nothing half-written stays"
     mount -o remount,size=20m small
     run tern run run.yaml --ranks 2 --set checkpoint.dir=small/ck --set steps=8
-    status 0 "with room again the run goes on to its end"
+    status 0 "a run that had no room goes on to its end when there is some"
     err_has "going on after step"
     umount small; tap_cleanup=:
 else
@@ -59,7 +59,7 @@ kill -INT $pid
 wait $pid; rc=$? cmd="Ctrl-C during tern run"
 status 77
 run tern ckpt verify checkpoints/latest
-status 0 "and leaves a verified checkpoint"
+status 0 "the stopped run leaves a verified checkpoint"
 
 # A finger that presses twice, in a terminal, which tells the whole foreground group; the ranks are
 # held until it has.

@@ -53,6 +53,6 @@ same_curve() {
         fi
         d=$(difference one out "$3")
         within "$d" "$2"; ok $? "$program: $n ranks${sets:+, $(short_sets)}: the same $3 losses ($d)"
-        [ "$program" = train-ranks ] || { perplexities | cmp -s - one.ppl && [ "$(wc -l <one.ppl)" = 2 ]; ok $? "and perplexities"; }
+        [ "$program" = train-ranks ] || { perplexities | cmp -s - one.ppl && [ "$(wc -l <one.ppl)" = 2 ]; ok $? "$program: $n ranks${sets:+, $(short_sets)}: the same perplexities"; }
     done
 }

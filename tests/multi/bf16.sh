@@ -79,9 +79,9 @@ grep -q '"bfloat16"' hf/config.json; ok $? "as bfloat16"
 cp -r checkpoints eight
 still="--set steps=9 --set optimizer.lr=0"
 run tern train fp32.yaml $still; status 2 "a bf16 run goes on in fp32 only with --accept"; err_has "precision"
-run tern train fp32.yaml $still --accept; status 0 "with it"
+run tern train fp32.yaml $still --accept; status 0 "a bf16 run goes on in fp32 with --accept"
 digests eight/latest master >was; digests checkpoints/latest model >is
-cmp -s was is && [ "$(wc -l <is)" = 83 ] && types checkpoints/latest | grep -q 'model F32'; ok $? "from the master copy, to the last bit"
+cmp -s was is && [ "$(wc -l <is)" = 83 ] && types checkpoints/latest | grep -q 'model F32'; ok $? "weights in fp32 are those of the master copy, to the last bit"
 cp -r checkpoints nine
 run tern train run.yaml --set steps=10 --set optimizer.lr=0 --accept; status 0 "a run of bf16 that went on in fp32 goes back to bf16"
 digests checkpoints/latest master | cmp -s - was; ok $? "back in bf16 the master copy is the same"

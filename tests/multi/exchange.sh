@@ -25,15 +25,15 @@ run tern ckpt export checkpoints/latest -o out-hf; status 0 "its result is a fol
 run tern ckpt diff --full from-hub out-hf; status 1 "its weights are others"
 p=$(perplexity cpt.yaml); q=$(perplexity cpt.yaml -c out-hf)
 [ -n "$p" ]; ok $? "the checkpoint is evaluated"
-is "$q" "$p" "and so is what was exported: the same perplexity"
+is "$q" "$p" "the export has the perplexity of the run"
 cmp -s model/tokenizer.model out-hf/tokenizer.model; ok $? "its tokenizer comes along"
 
 # Hugging Face -> the files of 8 x 8 ranks -> Hugging Face
 run tern ckpt export out-hf --to nxd --tensor 8 --pipeline 8 -o ranks; status 0 "written for 8 tensor ranks x 8 stages"
 is "$(find ranks -name '*tp_rank_*.pt' | wc -l)" 64 "a file a rank"
-run tern ckpt export ranks --from nxd --config out-hf -o again; status 0 "and read back"
+run tern ckpt export ranks --from nxd --config out-hf -o again; status 0 "the files of ranks are read back"
 same out-hf again "the weights are the same to the last bit"
-is "$(perplexity cpt.yaml -c again)" "$p" "and load"
+is "$(perplexity cpt.yaml -c again)" "$p" "the model that was read back has the same perplexity"
 
 # Adapters -> merged -> sharded
 sed 's/^name: .*/name: lora/; s/^model: .*/model: {from: out-hf}/; s/dir: checkpoints/dir: lora/; s/lr: 1.0e-3/lr: 1.0e-2/' run.yaml >lora.yaml
@@ -45,6 +45,6 @@ a=$(perplexity lora.yaml); b=$(perplexity cpt.yaml -c merged)
 awk -v a="$a" -v b="$b" -v p="$p" 'BEGIN {d = a / b - 1; exit !(a > 0 && a != p && d < 1e-4 && d > -1e-4)}'
 ok $? "merged or beside: the same perplexity ($a, $b; $p before)"
 run tern ckpt export merged --to nxd --tensor 8 --pipeline 8 --xser -o sharded; status 0 "sharded, a file a tensor"
-run tern ckpt export sharded --from nxd --config merged -o whole; status 0 "and put together"
+run tern ckpt export sharded --from nxd --config merged -o whole; status 0 "the sharded model is put together"
 same merged whole "the same weights"
 tap_done

@@ -6,7 +6,7 @@
 run tern bench fabric --ranks 2 -b 0 -e 64K -f 16 -n 2 -w 0
 status 0
 out_has 'out of bounds values: 0 OK'
-awk '!/^#/ && $12 < $11 {bad = 1} END {exit bad}' out; ok $? "of two calls, p99 is not the faster one" || sed 's/^/# /' out
+awk '!/^#/ && $12 < $11 {bad = 1} END {exit bad}' out; ok $? "p99 of two calls is not the faster one" || sed 's/^/# /' out
 awk '!/^#/ && $1 > 0 && ($14 !~ /^[0-9.]+$/ || $15 !~ /^[0-9.]+$/) {bad = 1} !/^#/ && $1 > 0 {n++} END {exit bad || n < 8}' out
 ok $? "inside a node each row has what memory alone takes, and the share" || sed 's/^/# /' out
 run tern bench fabric --ranks 3 -b 1K -e 1K -n 2 --op all_gather -d bf16 --json
@@ -24,7 +24,7 @@ for type in u8 bf16; do # sums up to 262, beyond what these hold
 done
 TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 --op all_gather -b 8 -e 8 -n 2 --explain
 awk '!/^#/ && $14 $15 != "--" {bad = 1} END {exit bad}' out; ok $? "between nodes it has not"
-status 0; out_has 'ranks a core: measured'; grep -q '^# all_gather  *from 8 B ' out; ok $? "and what was chosen"
+status 0; out_has 'ranks a core: measured'; grep -q '^# all_gather  *from 8 B ' out; ok $? "bench prints the algorithm that was chosen"
 run tern bench fabric --op all_redcue
 status 2; one_line
 run env TERN_FABRIC_PROVIDER=nosuch TERN_FABRIC_SHARE=1 tern bench fabric --ranks 2 -e 8

@@ -13,7 +13,7 @@ for share in 4 1; do
     maps=0
     [ -n "${TERN_SANITIZE-}" ] && maps='[0-9]*' # their own memory grows; leaks they tell themselves
     [ "$(grep -c "left: 0 descriptors, $maps maps" err)" = 6 ]
-    ok $? "and nothing is left open or mapped" || sed 's/^/# /' err
+    ok $? "a cut-off fabric leaves nothing open or mapped" || sed 's/^/# /' err
 done
 
 # Two nodes whose link goes down: everybody has an error in time that names a rank of the other side.

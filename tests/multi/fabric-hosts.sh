@@ -54,7 +54,7 @@ for provider in TERN_FABRIC_PROVIDER=psm2 FI_PROVIDER=psm2,tcp; do
     ! grep -q /no-psm/ libraries; ok $? "unless a variable asks for them: $provider"
 done
 begun env FI_PROVIDER=^psm,psm2 tern fabric info >libraries
-! grep psm libraries | grep -qv /no-psm/; ok $? "nor where they are forbidden" || cat libraries
+! grep psm libraries | grep -qv /no-psm/; ok $? "PSM's libraries are not loaded where they are forbidden" || cat libraries
 FI_PROVIDER='' run tern fabric info
 ! grep -q 'FI_PROVIDER=,net' out; ok $? "an empty FI_PROVIDER hides nothing"
 # PREFIX may lie in a folder where anybody may put files.

@@ -73,7 +73,7 @@ bound "$(slowest)" 1 "different calls: seconds until the error"
 # Nor does MPI_Init wait for ever; mpirun ends all of them when the first has gone.
 TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 30; tern fabric info; echo "exit $?"'
 has err 'MPI has not started within the deadline of 2 s' "a rank that never comes to MPI_Init: the others say so"
-grep -qx 'exit 75' out; ok $? "and end with 75" || sed 's/^/# /' out
+grep -qx 'exit 75' out; ok $? "ranks whose mate never comes to MPI_Init end with 75" || sed 's/^/# /' out
 
 start=${EPOCHREALTIME/./}
 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && export TERN_FABRIC_DUMP=/dev/null/d; exec tern fabric info'
@@ -94,7 +94,7 @@ row() { sqlite3 :memory: "select json_extract(cast(readfile('out') as text), '\$
 [ "$(row peer.setting) $(row peer.wrong)" = 'default 0' ] && [ "$(row ratio)" != "" ]
 ok $? "as JSON too"
 run timeout 60 tern bench fabric --peer mpi --ranks 3 --in-place -b 1K -e 64K -f 64 -n 4 --peer-settings default
-status 0 "in place, as each has it"
+status 0 "--in-place measures both in place"
 out_has '; in place'
 out_has 'values: 0 OK'
 mpi -n 2 tern bench fabric --peer mpi -b 8 -e 8 -n 2

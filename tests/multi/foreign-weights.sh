@@ -41,7 +41,7 @@ a head that is not the embedding|d, s, x = t['model.embed_tokens.weight']; t['lm
 a head of another shape|t['lm_head.weight'] = ('F32', [2, 32], f(*[0.0] * 64))|lm_head.weight is not the embedding
 E2
 while IFS='|' read -r name code; do
-    edit other "$code"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "is as good as without"
+    edit other "$code"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "$name: the loss is that of the plain folder"
 done <<'E2'
 RoPE's frequencies|t['model.layers.0.self_attn.rotary_emb.inv_freq'] = ('F32', [4], f(1, 2, 3, 4)); t['model.rotary_emb.inv_freq'] = ('F32', [4], f(1, 2, 3, 4))
 a head that is the embedding|t['lm_head.weight'] = t['model.embed_tokens.weight']
@@ -78,7 +78,7 @@ json.dump({'weight_map': files}, open(d + '/model.safetensors.index.json', 'w'))
 P
 }
 while IFS='|' read -r name code; do
-    shards "$code"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "is as good as one file"
+    shards "$code"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "$name: the loss is that of one file"
 done <<'E2'
 two shards|
 in a folder below|files = {k: 'weights/' + f for k, f in files.items()}

@@ -101,11 +101,11 @@ err_has "done: held has not got better"
 ok $? "the outcome of a run that evaluate.stop ended is done"
 tern ledger sql --ledger ledger4 -r latest -n -P 'select cause from attempt' | grep -q 'has not got better than'
 ok $? "the cause of a run that evaluate.stop ended is in the ledger"
-events ledger4 early_stop | grep -q 'of step 0 in 3 evaluations'; ok $? "with an event"; is "$(events ledger4 over | wc -l)" 0 "no event says that the run was over before"
+events ledger4 early_stop | grep -q 'of step 0 in 3 evaluations'; ok $? "an early stop has an event"; is "$(events ledger4 over | wc -l)" 0 "no event says that the run was over before"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20
 status 0; err_has "nothing is left to do: step 6 of 20 is done, where evaluate.stop ended the run"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20 --set evaluate.stop.patience=4
-status 0 "with more patience it goes on"; err_has "step 8: held has not got better"
+status 0 "a run that evaluate.stop ended goes on with more patience"; err_has "step 8: held has not got better"
 rm -rf checkpoints
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger5 --set steps=3
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger5 --set steps=20
@@ -125,7 +125,7 @@ status 0 "a run ended at its last step stays done with more steps"
 err_has "step 6: held has not got better"; err_has "done: held has not got better"
 [ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "the cause of a run ended at its last step stays the same"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=20 --set evaluate.stop.patience=4
-status 0 "with more patience it goes on"; err_has "step 8: held has not got better"
+status 0 "a run that evaluate.stop ended goes on with more patience"; err_has "step 8: held has not got better"
 # Stopped at a step that is to be evaluated: that is made up for, and no step is made beyond it.
 rm -rf checkpoints
 tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1000000 2>err >out </dev/null & pid=$!
@@ -135,7 +135,7 @@ at=$(ls -d checkpoints/step-* | tail -n 1)
 tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"evaluated":false,'; ok $? "a stopped run's checkpoint is not evaluated"
 run tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1 --set evaluate.stop.patience=1
 status 0 "the missing evaluation is made up for, and ends the run"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "and of that step ($at)"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "a run that a missing evaluation ends makes no step after $at"
 is "$(events ledger8 over | grep -c 'has not got better')" 1 "the ledger has the end of the evaluation that was made up for"
 # And stopped again while that is made up for.
 rm -rf checkpoints
@@ -152,13 +152,13 @@ status 76 "a run is stopped again in the evaluation that is made up for"
 begin --set evaluate.every=1 --set evaluate.stop.patience=1
 wait $pid; rc=$?
 status 0 "the evaluation that is made up for at last ends the run"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "of that step ($at)"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "the run that an evaluation ends has no step after $at"
 rm -rf checkpoints
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=2
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=4 --accept --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
 status 2 "a setting that ranks refuse before their first step fails the run"
 tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt order by attempt desc limit 1" | grep -q 'adapters'
-ok $? "is the attempt's cause, in rank 0's words" || tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt"
+ok $? "the attempt's cause is what rank 0 says" || tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt"
 run tern run --trial 3 stop.yaml
 status 0 "a trial of a recipe with evaluate.stop succeeds"
 # The best evaluation's checkpoint outlives the newest ones, whatever is kept of these.

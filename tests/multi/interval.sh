@@ -26,7 +26,7 @@ done
 # Where failures are frequent beyond measure a save begins when the last has ended.
 run tern run run.yaml --ranks 2 --set steps=24 --set checkpoint.every=auto --set checkpoint.mtbf=0.001 --set checkpoint.async=false \
     --set checkpoint.keep=99 --set checkpoint.dir=often --set ledger.dir=often-ledger --set launch.health=off
-status 0 "with failures each 3.6 s"
+status 0 "every: auto with failures each 3.6 s"
 first=$(published often-ledger); [ "${first%% *}" = 10 ]; ok $? "the first save comes after 10 steps" || echo "# $first"
 run tern run run.yaml --ranks 2 --set steps=40 --set checkpoint.every=auto --set checkpoint.dir=ck-false-2 --set ledger.dir=ledger-false-2 \
     --set checkpoint.async=false --set checkpoint.keep=9 --set launch.health=off

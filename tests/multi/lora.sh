@@ -42,7 +42,7 @@ same_curve train-ranks-f64 1e-9 "$steps" <<'L'
 4 parallel.tensor=4 parallel.sequence=true parallel.recompute=selective
 + 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.interleave=2 parallel.recompute=full
 L
-d=$(difference lora one "$steps"); beyond "$d" 1e-6; ok $? "with magnitudes (DoRA) it is another thing again ($d)"
+d=$(difference lora one "$steps"); beyond "$d" 1e-6; ok $? "training with magnitudes (DoRA) has other losses ($d)"
 if long; then
     same_curve train-ranks-f64 1e-9 "$steps" <<'L'
 1 lora.dropout=0

@@ -14,7 +14,7 @@ run tern run run.yaml; status 0 "training with checkpoint.mirror"
 last=step-00000008
 [ -d copies/$last ]; ok $? "the last checkpoint has its copy" || ls -la copies checkpoints
 run tern ckpt verify copies/$last; status 0 "which is sound"
-is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and the same"
+is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the manifest of the copy is that of the checkpoint"
 is "$(ls -A copies | grep -c '^\.')" 0 "nothing is left aside"
 is "$(states copies | tr , '\n' | tail -1)" "8 verified" "the ledger has a row of the copy"
 gone=0; for s in $(states copies | tr , '\n' | cut -d' ' -f1); do [ -d copies/step-$(printf %08d "$s") ] || gone=$((gone + 1)); done
@@ -25,7 +25,7 @@ mkdir copies/$last; echo else >copies/$last/file
 run tern run run.yaml; status 0 "what is no copy lies in the mirror"
 err_has "copies/$last: is there already and is not a copy of"
 is "$(grep -c 'has no mirror' err)" 2 "trouble with a mirror is logged once, and once more for the damaged copy"
-is "$(cat copies/$last/file)" else "and left alone"
+is "$(cat copies/$last/file)" else "what is no copy is left alone"
 rm -rf copies/$last
 run tern run run.yaml; status 0
 run tern ckpt verify copies/$last; status 0 "moved away, the next attempt copies it"
@@ -41,7 +41,7 @@ is "$(digest checkpoints/step-00000009/manifest.json)" "$(digest copies/step-000
 for s in 09 10; do find copies/step-000000$s -name '*.safetensors' -exec sh -c 'printf X | dd of=$0 bs=1 seek=$(($(stat -c %s $0) - 3)) conv=notrunc status=none' {} \;; done
 rm -rf checkpoints
 run tern run run.yaml --set steps=10; status 1 "no copy is whole: the run does not begin anew"; err_has 'no copy of run'
-run tern run run.yaml --set steps=10; status 1 "nor does the next attempt"
+run tern run run.yaml --set steps=10; status 1 "no copy is whole: the next attempt does not begin anew either"
 rm -rf copies/step-00000009 copies/step-00000010 checkpoints; mv lost checkpoints
 run tern run run.yaml --set steps=9; status 0
 
@@ -53,13 +53,13 @@ for sig in TERM USR1; do
     rm -f err # the earlier one's words are there until the redirection is made
     tern run run.yaml >out 2>err & pid=$!
     until_true grep -q 'waiting for the last checkpoints' err; ok $? "a wait for the last checkpoints is logged"
-    grep -qE "checkpoints: (verifying $WORK/ck/step_10|looking for checkpoints)\." err; ok $? "with what it is for"; has err 'SIGTERM ends the wait' "and how to end it"
+    grep -qE "checkpoints: (verifying $WORK/ck/step_10|looking for checkpoints)\." err; ok $? "a wait for the mirror says what it is for"; has err 'SIGTERM ends the wait' "a wait for the mirror says how to end it"
     kill -$sig $pid
     until_true sh -c "! kill -0 $pid" || { kill -9 $pid; echo "# had to be killed"; }
     { wait $pid; rc=$?; } 2>/dev/null
     is $rc 0 "SIG$sig ends it, and the run is done"
     has err 'a signal came: the last checkpoints are not all verified' "the end of the wait by a signal is logged"
-    is "$(sqlite3 ledger/runs/*/run.db 'select outcome from attempt order by attempt desc limit 1')" "done" "also in the ledger"
+    is "$(sqlite3 ledger/runs/*/run.db 'select outcome from attempt order by attempt desc limit 1')" "done" "a signal in the wait: the ledger has the run as done"
     has err "\`tern ckpt mirror $(ls ledger/runs)\` finishes this without holding nodes" "the message names the command that does it, as no attempt comes"
     rm -rf ck ledger
 done
@@ -75,7 +75,7 @@ run sh -c 'cd / && tern ckpt mirror late --ledger "$0"' "$WORK/ledger"; status 0
 out_has "$id: 1 copied to $WORK/mirror"; diff -r ck/step_10 mirror/step_10; ok $? "a whole copy"
 is "$(stat -c %i mirror/step_10/1)" "$inode" "a copy that the retention process began is continued"
 is "$(ls -A mirror)" step_10 "nothing is left aside"
-is "$(states ck) $(states mirror)" "10 verified 10 verified" "and the ledger knows"
+is "$(states ck) $(states mirror)" "10 verified 10 verified" "the ledger has both as verified"
 run tern ckpt mirror late --ledger ledger; status 0 "there is nothing more to do"; out_has 'has its copy'
 mkdir -p mirror/.step_7.$id.new ck/step_20; touch ck/step_20/done
 run tern ckpt mirror late --ledger ledger; status 0; out_has '1 copied' "one that came last of all"
@@ -91,9 +91,9 @@ rm -rf copies/step-*; run tern ckpt mirror tiny --ledger ledger; status 0 "tern'
 last=step-00000009
 find checkpoints/$last -type f -size +4k -exec truncate -s -8 {} +
 run tern run run.yaml --set steps=9; status 0 "a damaged checkpoint is trained again"
-[ -d checkpoints/$last.bad-1 ]; ok $? "and set aside" || ls checkpoints
+[ -d checkpoints/$last.bad-1 ]; ok $? "a damaged checkpoint is set aside" || ls checkpoints
 grep -q 'has no mirror' err; [ $? = 1 ]; ok $? "its copy takes the place of the old one" || cat err
-is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and is the same"
+is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the copy of the checkpoint made again is the same"
 # Also when the retention process listed the folder before the old one was set aside, and opens it
 # after.  Every process stops as it opens the folder before it in the list; all but the retention
 # process, which alone has nice 19, go on at once.
@@ -118,7 +118,7 @@ S
     # LeakSanitizer gives up where a tracer is already.
     ASAN_OPTIONS=detect_leaks=0 run timeout 100 setsid -w bash slowly.sh checkpoints/$last; status 0 "a damaged copy is replaced also when the retention process is held up"
     [ -d checkpoints/$last.bad-1 ] && ! grep 'has no mirror' err; ok $? "no complaint"
-    is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and the same"
+    is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the manifest of the copy is that of the checkpoint"
 else
     skip "no strace"
 fi

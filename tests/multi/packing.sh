@@ -79,5 +79,5 @@ end=$(tern data plan stop.yaml --set steps=500 --json | jq .steps)
 run tern run stop.yaml --ranks 2 --set ledger.dir=stop --set steps=500 --set checkpoint.every=0
 status 0; err_has "step $end/$end"
 err_has "data/test.tds is exhausted at step $end (1 epoch): the run ends there"
-is "$(tern ledger show --ledger stop --json | jq '.mix[] | select(.set == "data/test.tds").epochs <= 1')" true "it was not read twice"
+is "$(tern ledger show --ledger stop --json | jq '.mix[] | select(.set == "data/test.tds").epochs <= 1')" true "a set that may be read once is not read twice"
 tap_done

@@ -25,13 +25,13 @@ cp run.yaml kept.yaml
 run tern run run.yaml --ranks 2 --set optimizer.lr=5e-3 --set 'data.train=[{path: data/train.tds, weight: 2}]'; status 0
 again "settings of the command line"
 is "$(wc -l <commands)" 1 "one command"
-rm -rf again again-*; run tern run again.yaml --set ledger.dir=again; status 0; curve again | cmp -s wanted -; ok $? "also without the command"
-run tern run again.yaml --set ledger.dir=again; err_has "nothing is left to do" "in checkpoints of its own"
+rm -rf again again-*; run tern run again.yaml --set ledger.dir=again; status 0; curve again | cmp -s wanted -; ok $? "the recipe alone reproduces the run"
+run tern run again.yaml --set ledger.dir=again; err_has "nothing is left to do" "a reproduction has checkpoints of its own"
 
 rm -rf ledger checkpoints
 run tern run run.yaml; status 0; run tern run run.yaml --set steps=12; status 0
-again "a run that was extended"; is "$(wc -l <commands)" 2 "is two commands"
-is "$(tail -1 commands)" "tern run --set steps=12 $PWD/again.yaml" "of which the second says what is other"
+again "a run that was extended"; is "$(wc -l <commands)" 2 "a run whose recipe changed, or that was extended, is two commands"
+is "$(tail -1 commands)" "tern run --set steps=12 $PWD/again.yaml" "the second command says what was changed"
 
 # Stopped in its middle, and gone on from there by another recipe; one that got nowhere is not done again.
 rm -rf ledger checkpoints
@@ -39,7 +39,7 @@ run tern run run.yaml --set launch.stop_at=5; status 76; is "$(curve ledger | wc
 run tern run run.yaml --set launch.stop_at=5 --set name=idle; status 76
 run tern ckpt show checkpoints/latest; out_has "step-00000005" "with a checkpoint"
 run tern run run.yaml --accept --set optimizer.lr=4e-3 --set name=else; status 0
-again "a recipe that changed in the middle"; is "$(wc -l <commands)" 2 "is two commands"
+again "a recipe that changed in the middle"; is "$(wc -l <commands)" 2 "a run whose recipe changed, or that was extended, is two commands"
 out_has "--accept" "the second of which asks for what the first's checkpoint is not"
 rm -rf ledger checkpoints
 run tern run run.yaml --set checkpoint.keep=9; status 0; rm -rf checkpoints/step-0000000{7,8}

@@ -59,7 +59,7 @@ ok $? "training goes on while a checkpoint is written"
 [ "$(steps_done one)" = 10 ] && [ "$(ls -d checkpoints/step-* | wc -l)" = 1 ]; ok $? "the next save waits: one is under way at a time"
 is "$(published one)" "" "the ledger has no checkpoint that is not there"
 let_go; ended; status 0 "then the run ends well"
-is "$(published one)" "5 10 12 " "and has published each checkpoint"
+is "$(published one)" "5 10 12 " "the run has published each checkpoint"
 n=$(nice)
 is "$(head -n 1 folds) $(tail -n 1 folds)" "$((n < 9 ? n + 10 : 19)) $n" "a fold of the ledger beside training goes behind it, the last one does not"
 tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "which verify" || cat err2
@@ -136,7 +136,7 @@ begin four --set model='{from: bad}' --set checkpoint.every=2 --set optimizer.gu
 until_true reached four 3; let_go; ended
 status 1 "a run that fails while a checkpoint is written"; err_has "no update in 3 steps in a row, up to step 3"
 is "$(published four)" "2 " "that checkpoint is published all the same"
-tern ckpt verify --full checkpoints/step-00000002 >/dev/null 2>err2; ok $? "and verifies" || cat err2
+tern ckpt verify --full checkpoints/step-00000002 >/dev/null 2>err2; ok $? "the checkpoint of a run that fails meanwhile verifies" || cat err2
 rm -rf checkpoints
 
 # The best evaluation so far is of step 5 as step 8 is saved, and of step 10 before that save has ended:

@@ -219,7 +219,7 @@ run tern train run.yaml --set steps=4 --set checkpoint.keep=9
 rm -rf checkpoints/step-0000000[34]
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger10 --set steps=6
 err_has "the run had 4 steps and has 6 now: step 3 goes on" && err_has "where it was to be"
-[ "$(grep -c 'the run had' err)" = 1 ]; ok $? "by one of the ranks"
+[ "$(grep -c 'the run had' err)" = 1 ]; ok $? "another last step is told by one of the ranks"
 rm -rf checkpoints
 
 # What is refused before it begins takes no attempt's number: the ledger's have no hole.
@@ -227,7 +227,7 @@ run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=2
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set optimizer.lr=2e-3
 status 2 "another run's recipe is refused"; err_has "are not those" && one_error
 run tern train run.yaml --set optimizer.lr=2e-3
-status 2 "also by the trainer alone"
+status 2 "another run's recipe is refused by the trainer alone"
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=3
 status 0
 n=$(tern ledger sql --ledger ledger7 -r latest -n -P "select group_concat(attempt) from attempt")

@@ -44,7 +44,7 @@ agree() { # LEDGER FLOPS
     sql "$1" "select m.value, s.value, p.value from step m, step s, param p where m.name = 'mfu' and s.name = 'step_seconds' and s.step = m.step and p.name = 'peak_gflops'" |
         awk -F'|' -v f="$2" '{d = $1 * $2 * $3 * 1e9 / f - 1; if (d > 0.02 || d < -0.02) bad = 1} END {exit !(NR == 5 && !bad)}'
 }
-agree ledger $flops; ok $? "it is the step's FLOPs by its time by the peak" || sql ledger "select * from param"
+agree ledger $flops; ok $? "MFU is the step's FLOPs by its time by the peak" || sql ledger "select * from param"
 rm -rf checkpoints
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger1 --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
 status 0

@@ -35,7 +35,7 @@ make_arm64() {
 make_arm64 all; status 0 "tern is built for arm64, without a warning" || { grep -E 'error|warning' err | head -n 20; tap_done; }
 # Programs cannot be asked for their man pages here: the tests are built one by one.
 mapfile -t units < <(cd "$ROOT" && ls tests/unit/*.c | sed 's,.*/,,; s,\.c$,,')
-make_arm64 "${units[@]/#/$WORK/o/tests/unit/}" "$WORK/o/tests/provider/libternsrd-fi.so"; status 0 "and its unit tests" || tap_done
+make_arm64 "${units[@]/#/$WORK/o/tests/unit/}" "$WORK/o/tests/provider/libternsrd-fi.so"; status 0 "the unit tests build for arm64" || tap_done
 
 # What the emulator does not give a program: its own start time as others see it, huge pages, an end
 # in order when memory is refused.
@@ -59,5 +59,5 @@ run tern ckpt verify checkpoints/latest; status 0 "its checkpoint verifies on th
 rm -rf checkpoints
 run tern train run.yaml; status 0
 paste -d' ' arm <(perplexity err) | awk 'NF == 2 && $1 > 1 && $1 / $2 < 1.0001 && $2 / $1 < 1.0001 {good = 1} END {exit !good}'
-ok $? "and the model is as good as one trained here, to four digits" || paste arm <(perplexity err)
+ok $? "the model trained on arm64 is as good as one trained here, to four digits" || paste arm <(perplexity err)
 tap_done

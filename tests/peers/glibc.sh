@@ -27,6 +27,6 @@ run env -u MAKEFLAGS -u SANITIZE make -C "$ROOT" -j"$(nproc)" -s O="$WORK/o" CC=
     LDFLAGS="-L${omp%/lib/clang/*}/lib -L/usr/lib/$system -Wl,--allow-shlib-undefined $WORK/lacks.o -lomp" all
 status 0 "all programs link against glibc 2.28" || grep -E 'error|undefined' err | head -n 20
 newest=$(for f in o/bin/tern* o/plugins/tern_spank.so; do objdump -T "$f"; done | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
-[ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ]; ok $? "and want nothing newer ($newest)"
-LD_LIBRARY_PATH=${omp%/lib/clang/*}/lib run o/bin/tern --version; status 0 "and run here"
+[ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ]; ok $? "programs built for glibc 2.28 want nothing newer ($newest)"
+LD_LIBRARY_PATH=${omp%/lib/clang/*}/lib run o/bin/tern --version; status 0 "programs built for glibc 2.28 run here"
 tap_done

@@ -109,7 +109,7 @@ word() { err_has "$1"; contains "$(tern ledger sql -r latest -n -P "select text 
 contains() { case $1 in *"$2"*) ok 0 "$3" ;; *) ok 1 "$3: '$1'" ;; esac; }
 
 for how in whole broken; do
-    try bar hf.py hf '{}' $how; is "$missing" 0 "with its bar all are there"
+    try bar hf.py hf '{}' $how; is "$missing" 0 "hf with its progress bar: every value is there"
     try accumulates hf.py hf '{"gradient_accumulation_steps": 2, "logging_steps": 3, "max_steps": 21}' $how; is "$missing" 0 "with accumulation, too"
     # The bar of an evaluation that is as long as training's.
     try same hf.py hf '{"max_steps": 20, "eval_steps": 2, "logging_steps": 1, "per_device_eval_batch_size": 1, "eval_on_start": true}' $how
@@ -121,6 +121,6 @@ for how in whole broken; do
     try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "workload.metrics: lightning: "
     try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "one that shows global_step does"
     try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "with accumulation, too"
-    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "of rich's bar nothing"; word "the trainer finished, but no output matched workload.metrics"
+    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "lightning with rich's bar: no value is taken"; word "the trainer finished, but no output matched workload.metrics"
 done
 tap_done

@@ -26,10 +26,10 @@ inst install; status 0 "renewed while a job runs"
 touch renewed
 until_true job_over "$job"
 has good.out "receipt $job.batch"; has good.out "step $job.0" "the job's later step has its receipt too"
-[ "$(job_state "$job")" = COMPLETED ]; ok $? "and ends well"
+[ "$(job_state "$job")" = COMPLETED ]; ok $? "the job after an install ends well"
 on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "no node drained" || cat out
 inst uninstall; status 0 "make uninstall"; out_has 'removed /etc/slurm/plugstack.conf.d/tern.conf'
 [ ! -e pre ] && [ ! -e "$etc/plugstack.conf.d" ]; ok $? "nothing of it is left"
 on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "--tern is gone"
-on srun --mpi=none -N4 true; status 0 "and jobs run"
+on srun --mpi=none -N4 true; status 0 "jobs run after an uninstall"
 tap_done

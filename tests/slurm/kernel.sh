@@ -11,7 +11,7 @@ on srun -N4 hostname; status 0 "four nodes run a step"
 is "$(sort out | tail -1)" trn1-st-trn1-4 "on each of them"
 run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power off
 run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power on; status 0 "a node goes off and on"
-on srun -N4 hostname; status 0 "and runs a step again"
+on srun -N4 hostname; status 0 "the cluster runs a step again"
 run tern cluster down $CLUSTER; status 0 "down"
-run tern cluster list; ! grep -q "$CLUSTER.*up" out; ok $? "and it is"
+run tern cluster list; ! grep -q "$CLUSTER.*up" out; ok $? "the cluster is not listed as up any more"
 tap_done

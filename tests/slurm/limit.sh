@@ -48,7 +48,7 @@ submit -p prod --exclusive -N3 -o prod.out --wrap "sleep 2; echo prod"; prod=$jo
 again victim "Slurm preempts the job" "a preempted job"
 in_ledger victim "preempted 76" "its cause is the preemption"
 says prod prod; has prod.out prod "the other job runs"
-job=$victim; start_again; until_true grep -q 'attempt 2: .*from step' victim.out; ok $? "it goes on from its checkpoint"
+job=$victim; start_again; until_true grep -q 'attempt 2: .*from step' victim.out; ok $? "the run goes on from its checkpoint"
 on scancel "$victim"
 
 # ---- without --signal: a stop takes twice a step and a checkpoint, as measured here, and half a minute
@@ -64,7 +64,7 @@ again nodes "a reservation takes the job's nodes" "a job that stops for a mainte
 in_ledger nodes "reservation 76" "its cause is the reservation"
 grep -qE "a reservation takes the job's nodes in [0-9]+ s, and the time of a checkpoint is not known here yet" nodes.out; ok $? "a stop in time when the time of a checkpoint is not known"
 on scontrol delete reservation=works
-job=$nodes; start_again; until_true grep -q 'attempt 2: .*from step' nodes.out; ok $? "it goes on from its checkpoint"
+job=$nodes; start_again; until_true grep -q 'attempt 2: .*from step' nodes.out; ok $? "the run goes on from its checkpoint"
 on scancel "$nodes"
 says deaf 'left no checkpoint'; is "$(rows outcome deaf)" time_limit "a workload that the warning killed has the limit as its cause"
 again unasked "the job's time limit is near" "a job without --signal"

@@ -28,7 +28,7 @@ sed -i 's/micro: 2/micro: 1/' run.yaml
 train ofi launch.fabric=ofi
 train mpi launch.fabric=mpi
 has mpi.log "phase: mpi" "ranks that srun starts meet by MPI"
-! grep -q 'phase: pmix' mpi.log; ok $? "and nowhere else"
+! grep -q 'phase: pmix' mpi.log; ok $? "no rank meets the others by PMIx"
 train mpirun launch.fabric=mpi launch.with=mpirun
 has mpirun.log "phase: mpi" "those that mpirun starts too"
 [ "$(wc -l <ofi.curve)" = 8 ]; ok $? "eight losses"

@@ -58,7 +58,7 @@ recipe still 'restarts: 3'
 script='tern run still.yaml & until [ -e still.go ]; do sleep 0.2; done; kill -STOP $!; sleep 15; kill -CONT $!; touch still.end; wait $!' job 2 -N2 --requeue
 touch still.go
 over COMPLETED "a supervisor that stands still: the job goes on" || true
-is "$(rows restart_count | tr -d 0,)" "" "and was not queued again"
+is "$(rows restart_count | tr -d 0,)" "" "a supervisor that stands still: the job is not queued again"
 
 recipe never 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --no-requeue
 run tern cluster node --power off -c $CLUSTER "$batch"

@@ -8,7 +8,7 @@ ball=o/dist/tern-$version.tar.gz
 
 by_make dist; status 0 "make dist"; out_has "wrote   $WORK/$ball"
 has o/dist/package.py "version(\"$version\", sha256=\"$(sha256sum <$ball | cut -d' ' -f1)\")" "Spack's recipe is of that tarball"
-if command -v python3 >/dev/null; then run python3 -m py_compile o/dist/package.py; status 0 "and is Python"; else skip "no python3"; fi
+if command -v python3 >/dev/null; then run python3 -m py_compile o/dist/package.py; status 0 "Spack's recipe compiles as Python"; else skip "no python3"; fi
 tar -tzf $ball | grep -v '/$' | sed "s,^tern-$version/,," | LC_ALL=C sort >in
 if [ -e "$ROOT/.git" ] && git -C "$ROOT" ls-files >/dev/null 2>&1; then
     git -C "$ROOT" ls-files | LC_ALL=C sort | cmp - in; ok $? "what git has, and nothing else"

@@ -41,7 +41,7 @@ try ok 0 optional
 has called 'args health quick --prolog' "the prolog runs tern health quick --prolog"
 [ "$(grep -c = called)" -le 8 ] && ! grep -qE '^(EVIL|LD_PRELOAD|BASH_ENV|SPANK_|SLURM_SPANK|HOME|USER)' called
 ok $? "the prolog's check has a constructed environment" || cat called
-[ -s fds ] && ! grep -vxE '[012]|255' fds; ok $? "and no descriptor is passed on" # 255: the shell's script
+[ -s fds ] && ! grep -vxE '[012]|255' fds; ok $? "a task gets no descriptor of the plugin" # 255: the shell's script
 try bad 3 required
 [ "$state $node" = 'PENDING drain' ]; ok $? "a bad node, required: drained, and the job waits for another" || echo "# $state $node"
 has "$log" 'tern: neuron0 is gone' "a bad node's reason is in its log"
@@ -84,7 +84,7 @@ submit -N2 --tern=good.yaml -o running.out --wrap "touch $WORK/started; while [ 
 first=$job
 until_true [ -e started ]
 cp "$so" new.so && mv -f new.so live.so
-has_loaded "$WORK/live.so (deleted)"; ok $? "it is replaced by rename while that slurmd runs"
+has_loaded "$WORK/live.so (deleted)"; ok $? "the plugin is replaced by rename while slurmd has the old one"
 submit -N2 --tern=good.yaml -o next.out --wrap 'echo "next $TERN_RECEIPT"'
 until_true grep -q next next.out
 touch go; job=$first; until_true job_over "$job"

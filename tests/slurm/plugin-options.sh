@@ -115,7 +115,7 @@ err_has 'more than 65536 bytes' "a profile is bounded in size"
 cp kept "$conf"
 on env -u OMP_PROC_BIND OMP_NUM_THREADS=2 OMP_PLACES=sockets srun --mpi=none --tern-profile=cpu sh -c 'echo "$OMP_PROC_BIND $OMP_PLACES"'
 out_has 'close sockets' "tern env's own profile arrives, below the user's value"
-on sbatch --tern-profile=nope --wrap true; [ $rc != 0 ]; ok $? "and one that it does not know is refused"; err_has "profile 'nope'"
+on sbatch --tern-profile=nope --wrap true; [ $rc != 0 ]; ok $? "a profile that the plugin does not know is refused"; err_has "profile 'nope'"
 use
 submit --tern-profile=sick -o sick.out --wrap 'echo ran'
 until_true job_over "$job"

@@ -10,7 +10,7 @@ want='plugin_name plugin_type plugin_version slurm_spank_init slurm_spank_init_p
 [ "$(nm -D --defined-only "$so" | awk '{ print $3 }' | sort | tr '\n' ' ')" = "$want" ]
 ok $? "the plugin exports its hooks and nothing else" || nm -D --defined-only "$so"
 [ "$(readelf -d "$so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')" = libc.so.6 ]
-ok $? "it links libc alone" || readelf -d "$so"
+ok $? "the plugin links libc alone" || readelf -d "$so"
 
 cluster_up
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]}\n' >good.yaml
@@ -124,7 +124,7 @@ conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
 cp "$conf" kept
 echo 'optional /nowhere/tern_spank.so' >"$conf"
 on srun --mpi=none echo fine; status 0 "without the plugin jobs run"; out_has fine
-on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "and --tern is no option"; err_has '--tern'
+on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "without the plugin --tern is no option"; err_has '--tern'
 cp kept "$conf"
 printf '#!/bin/bash\nexec env -u TERN_RECEIPT tern run\n' >norec.sbatch
 submit --tern=good.yaml -o norec.out norec.sbatch

@@ -36,7 +36,7 @@ printf '#!/bin/sh\ncommand -v srun\nsrun -N2 hostname\n' >job; chmod +x job
 for export in NONE ALL HOME,USER; do
     rm -f used; on sbatch -W -N2 --export=$export -o job.out job; status 0 "a job with --export=$export"
     is "$(sort -u job.out | paste -sd,)" "$WORK/mine/bin/srun,trn1-st-trn1-1,trn1-st-trn1-2" "runs on both" || cat err
-    is "$(sort -u used | paste -sd,)" sbatch,srun "with its srun"
+    is "$(sort -u used | paste -sd,)" sbatch,srun "jobs use the srun of the prefix"
 done
 on sbatch -W -N1 -o job.out --wrap 'env PATH=/usr/bin:/bin sh -c "echo \$PATH"'
 is "$(cat job.out)" /usr/bin:/bin "a PATH that the job sets is kept"
@@ -48,7 +48,7 @@ for n in 1 2; do
     has out Success "node $n takes it"; has out Replayed "once"
 done
 run tern cluster node trn1-st-trn1-2 --power off --cluster $C; run tern cluster node trn1-st-trn1-2 --power on --cluster $C; status 0 "a node goes and comes back"
-run tern cluster exec --node trn1-st-trn1-2 $C -- sh -c 'until munge -n 2>/dev/null | unmunge >/dev/null 2>&1; do sleep 0.05; done'; status 0 "with its munged"
+run tern cluster exec --node trn1-st-trn1-2 $C -- sh -c 'until munge -n 2>/dev/null | unmunge >/dev/null 2>&1; do sleep 0.05; done'; status 0 "a node that comes back has a munged"
 finish
 
 # ---- a machine without /etc/slurm, as where Slurm lies in /opt/slurm
@@ -67,7 +67,7 @@ S
     run unshare -m sh bare.sh $C; status 0 "without /etc/slurm: up, jobs, down"
     is "$(grep -c '^trn1-st-trn1-[12]$' out)" 4 "without /etc/slurm: srun and --export=NONE reach both nodes" || cat out err
     out_has "/run/slurm/conf/slurm.conf" "without /etc/slurm: where its configuration is"
-    [ ! -e /run/slurm/conf/slurm.conf ] && [ "$(ls -d /etc/slurm 2>&1)" = "$before" ]; ok $? "and this machine is as it was"
+    [ ! -e /run/slurm/conf/slurm.conf ] && [ "$(ls -d /etc/slurm 2>&1)" = "$before" ]; ok $? "this machine's Slurm configuration is as it was"
 else
     skip "no mount namespaces, or not root"
 fi

@@ -59,7 +59,7 @@ workload: {command: [bash, $WORK/ends.sh]}" '[ $OMPI_COMM_WORLD_RANK = 1 ] && ex
     recipe dies "launch: {with: mpirun, restarts: 0}
 workload: {command: [bash, $WORK/dies.sh]}" '[ $OMPI_COMM_WORLD_RANK = 1 ] && { sleep 0.2; kill -9 $$; }; exec sleep 30'
     job dies -N2; over
-    is "$(last 'outcome, exit_code' dies)" "killed 75" "and its death"
+    is "$(last 'outcome, exit_code' dies)" "killed 75" "under mpirun the attempt of a rank that is killed ends as killed"
     recipe usr1 "launch: {with: mpirun}
 workload: {command: [bash, $WORK/usr1.sh]}" 'trap "echo got USR1; touch got.\$OMPI_COMM_WORLD_RANK" USR1; touch ready.$OMPI_COMM_WORLD_RANK
 until [ -e got.0 ] && [ -e got.1 ]; do sleep 0.1; done; sleep 0.5; exit 76' # mpirun ends the others with the first
@@ -106,11 +106,11 @@ until_true all_six
 het_over() { until_true queue_empty || until_true queue_empty; }
 on scancel -b -s USR1 "$job"; het_over
 is "$(grep '^at' het.out | sort -k2n | cut -d' ' -f3 | tr '\n' ,)" "1,1,2,2,3,3," "a heterogeneous job: one run over both groups"
-is "$(grep -c 'got USR1' het.out) $(last 'outcome, world' het)" "6 stopped 6" "and signals reach both"
+is "$(grep -c 'got USR1' het.out) $(last 'outcome, world' het)" "6 stopped 6" "signals reach the ranks of both groups"
 sed -i 's/-N1 --exclusive/& --ntasks-per-node=4/; s/-N2 --exclusive/& --ntasks-per-node=2/' het.sbatch
 submit -o het.out het.sbatch; het_over
 has het.out "the job's groups ask for 2 and 4 tasks a node" "groups that ask for different numbers are refused"
-is "$(exit_code | head -1)" "2:0" "with status 2"
+is "$(exit_code | head -1)" "2:0" "the job ends with status 2"
 
 cat >het-train.sbatch <<E2
 #!/bin/bash
@@ -130,7 +130,7 @@ sed 's/^name:.*/name: het-pairs/; s/dir: het-checkpoints/dir: het-pairs/; $apara
 name=het-pairs; submit -o het-pairs.out --tern=het-pairs.yaml het-pairs.sbatch; het_over
 is "$(last 'outcome, last_step, world' het-pairs)" "done 8 4" "degrees that both groups fill together, and neither alone; --tern's path was relative"
 name=het-train
-! grep -q 'no answer\|Only allocated' het-train.out; ok $? "and every group's nodes answer it"
+! grep -q 'no answer\|Only allocated' het-train.out; ok $? "nodes of every group answer the supervisor"
 is "$(grep -o 'trn1-st-trn1-[1-4]' het-health.json | sort -u | wc -l)" 4 "tern health --job asks both groups"
 run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- rm /dev/neuron3
 sed '/tern health/d' het-train.sbatch >het-only.sbatch
@@ -150,5 +150,5 @@ has told.out "the job asked for -n 5 on 2 nodes" "-n that differs from the recip
 is "$(grep '^at' told.out | cut -d' ' -f3 | sort | uniq -c | tr -s ' \n' ' ')" " 2 1 2 2 " "ranks are placed evenly whatever -n says"
 job told -N2 --ntasks-per-node=1 --cpus-per-task=100; over
 has told.out "--cpus-per-task=100, and 2 ranks a node (workload.tasks_per_node) would need 200 of a node's 128 CPUs" "--cpus-per-task that is too large is refused"
-is "$(exit_code)" "2:0" "with status 2"
+is "$(exit_code)" "2:0" "the job ends with status 2"
 tap_done

@@ -48,7 +48,7 @@ run tern cluster node --power on -c $CLUSTER trn1-st-trn1-2
 over
 is "$(rows outcome queued)" "node_fail,done" "without a spare the job is queued again, and done"
 is "$(rows restart_count queued)" "0,1" "as Slurm's restart"
-is "$(rows world queued)" "2,2" "with all its nodes"
+is "$(rows world queued)" "2,2" "the next attempt has all nodes of the job"
 
 # ---- what helps no more
 recipe stuck 'kill -9 $$' 'restarts: 5'

@@ -57,14 +57,14 @@ is "$(grep -c 'got TERM' stops.out)" 2 "scancel: both ranks get SIGTERM"
 is "$(last 'outcome, exit_code' stops)" "cancelled 76" "scancel: the outcome is Slurm's word"
 stopping; on scancel -b -s USR1 "$job"; over
 is "$(grep -c 'got USR1' stops.out)" 2 "a warning signal to the batch job reaches both ranks"
-is "$(last 'outcome, exit_code' stops)" "stopped 76" "and the attempt is to be continued"
+is "$(last 'outcome, exit_code' stops)" "stopped 76" "a stopped attempt is to be continued"
 
 # ---- requeue: the same run, the next attempt
 recipe again 'touch ready.$SLURM_PROCID; [ -z "$SLURM_RESTART_COUNT" ] || exit 0; while :; do sleep 0.1; done'
 rm -f ready.*; job again -N2 --requeue --open-mode=append; until_true ready
 on "$TOOLS/slurm_job" "$job"
 is "$(sed 's/comment=.*//' out)" "RUNNING 1 nodes=trn1-st-trn1-[1-2] restarts=0 requeue=1 name=job.sbatch partition=trn1 " "libslurm tells of the job"
-on "$TOOLS/slurm_job" "$job" requeue; status 0 "and requeues it"
+on "$TOOLS/slurm_job" "$job" requeue; status 0 "the job is queued again"
 on "$TOOLS/slurm_job" 999999; status 1 "a job that is not there"; err_has "1: job 999999: "
 start_again; over
 is "$(last 'attempt, restart_count, outcome' again)" "2 1 done" "a requeued job is the run's next attempt"
@@ -76,13 +76,13 @@ rm -f ready.*; job lost -N2 -w 'trn1-st-trn1-[2-3]' --no-requeue --no-kill; unti
 run tern cluster node --power off -c $CLUSTER trn1-st-trn1-3; status 0
 await_job
 is "$(last 'outcome, exit_code' lost)" "node_fail 75" "a lost node has the outcome node_fail, with 75"
-has lost.out 'node trn1-st-trn1-3 is down' "and named"
+has lost.out 'node trn1-st-trn1-3 is down' "the node that is down is named"
 
 # ---- shapes that cannot work
 recipe wide 'exit 0' 3
 name=wide; submit -N2 -o wide.out --tern=wide.yaml job.sbatch; over
 has wide.out '--ntasks-per-node=3' "too few CPUs for the ranks: the error says what to request"
-is "$(job_field ExitCode)" "2:0" "with status 2"
+is "$(job_field ExitCode)" "2:0" "the job ends with status 2"
 on srun --mpi=none -N2 tern run wide.yaml
 err_has 'call it once, in the batch script' "tern run under srun is refused"
 

@@ -30,7 +30,7 @@ srun -N1 -n1 env SLURM_CPU_BIND=cores tern env --explain | grep -A1 ^SLURM_CPU_B
 has step.out "rank 0 of 2 at 1, step 1, bind none , own kept, in" "in a step: a rank on each of the job's nodes"
 has step.out "rank 1 of 2 at 2, step 1, bind none , own kept, in" "not bound as the step is, with what the script exports"
 has step.out "step $job.2: srun has started this process" "tern env --explain knows the step"
-grep -q '^SLURM_CPU_BIND=quiet,none  *left out$' step.out; ok $? "and what of its variables is left out"
+grep -q '^SLURM_CPU_BIND=quiet,none  *left out$' step.out; ok $? "the output says which of Slurm's variables are left out"
 grep -q '^SLURM_CPUS_PER_TASK=3  *left out$' step.out; ok $? "each of them"
 grep -q '^SLURM_CPU_BIND=cores  *you$' step.out; ok $? "but not a setting that a script inside has made" || cat step.out
 
@@ -52,8 +52,8 @@ until_true queue_empty; trains inner "in a batch job that a step has submitted"
 [ ! -s inner2.out ] || ! grep -q 'asked for' inner2.out; ok $? "which is taken for what it is" || cat inner2.out
 recipe task
 batch task 'sbatch -N1 --exclusive -d singleton -o task2.out --wrap "exec tern run task.yaml"' --array=7 -N1; until_true queue_empty
-is "$(sqlite3 -separator ' ' ledger/ledger.db "select outcome, array_job from attempt where run_id in (select id from run where name = 'task')")" "done 0" "and one that a task of an array has submitted"
-has task2.out "SLURM_ARRAY_JOB_ID=$job is another job's" "is none of the array"
+is "$(sqlite3 -separator ' ' ledger/ledger.db "select outcome, array_job from attempt where run_id in (select id from run where name = 'task')")" "done 0" "a job that a task of an array has submitted is done"
+has task2.out "SLURM_ARRAY_JOB_ID=$job is another job's" "a job that a task of an array has submitted is none of the array"
 if command -v mpirun >/dev/null; then
     sed 's/^launch:.*/launch: {threads: 1, with: mpirun}/' inside.yaml >mpirun.yaml
     batch mpirun 'srun -N1 -n1 tern run mpirun.yaml'; over; trains inside "by mpirun"
@@ -85,7 +85,7 @@ SLURM_DEBUG=0 SLURM_OVERLAP=1 tern run quiet.yaml
 tern run busy.yaml'
 until_true grep -q 'the ranks wait' busy.out; has busy.out "other steps of the job have its nodes: $job.0 (sleep on trn1-st-trn1-[1-2]). They begin when those have ended" \
     "a launch that waits says so, and for what"
-is "$(outcome busy)" " " "it waits"
+is "$(outcome busy)" " " "tern run in a job whose nodes other steps have waits"
 trains quiet "with SLURM_OVERLAP=1 it does not"
 on scancel "$job.0"; over; trains busy "when the step has ended it trains"
 

@@ -47,6 +47,6 @@ for name in stepd-workload stepd; do
     is "$(last outcome $name)" "$([ $name = stepd ] && echo done || echo failed)" "$name: a slurmstepd was killed: the ranks' own end counts"
     has $name.out 'srun has not ended, though every rank has' "$name: srun is ended"
 done
-is "$(last exit_code stepd-workload)" 3 "with their status"
+is "$(last exit_code stepd-workload)" 3 "the job has the status of the ranks"
 on scancel -u "$(id -un)"; until_true queue_empty
 tap_done

@@ -27,9 +27,9 @@ tiny_curve ledger >again.curve; [ -s again.curve ] && tern ledger sql --ledger l
 ok $? "gives the same losses" || diff first.curve again.curve | sed 's/^/# /'
 # ---- a finished run goes on
 submitted run.yaml --set checkpoint.dir=first --set steps=12; over "a finished run, with more steps"
-is "$(sqlite3 -separator " " ledger/ledger.db "select attempts, last_step from run where id = '$id'")" "2 12" "is the same run"
-is "$(sqlite3 ledger/runs/"$id"/run.db "select resumed_step from attempt where attempt = 2")" 8 "from where it had ended"
-is "$(sqlite3 ledger/runs/"$id"/run.db "select count(*) from step where name = 'loss'")" 12 "with every step once"
+is "$(sqlite3 -separator " " ledger/ledger.db "select attempts, last_step from run where id = '$id'")" "2 12" "a job submitted again is the same run"
+is "$(sqlite3 ledger/runs/"$id"/run.db "select resumed_step from attempt where attempt = 2")" 8 "the second attempt goes on where the first one ended"
+is "$(sqlite3 ledger/runs/"$id"/run.db "select count(*) from step where name = 'loss'")" 12 "the ledger has every step once"
 
 on tern submit run.yaml --set checkpoint.dir=first --set steps=200000 --dry-run
 grep -Eq -- '--time=([0-9]+-)?[0-9]+:[0-9][0-9]:00 ' out; ok $? "its measured pace makes the time limit" || cat out
@@ -72,7 +72,7 @@ tiny.lr-1e-3.seed-6 done 8
 tiny.lr-2e-3.seed-5 done 8
 tiny.lr-2e-3.seed-6 done 8" "four runs, named for what they set" 
 [ -d 'checkpoints/optimizer.lr=2e-3,data.seed=6/step-00000008' ]; ok $? "each with its own checkpoints"
-is "$(runs 'distinct last_loss' | wc -l)" 4 "and its own losses"
+is "$(runs 'distinct last_loss' | wc -l)" 4 "each member of an array has losses of its own"
 # Jobs by the names that squeue has for them.
 run tern ledger list -l ledger -j "${job}_2" -P -n -o name,jobid; is "$(cat out)" "tiny.lr-2e-3.seed-5|${job}_2" "a member by its array's id"
 run tern ledger list -l ledger -j "${job}_1,${job}_3" -P -n -o name; is "$(wc -l <out)" 2 "several"
@@ -80,6 +80,6 @@ run tern ledger list -l ledger -j "$job" -P -n -o name; is "$(wc -l <out)" 4 "al
 raw=$(sqlite3 ledger/ledger.db "select job_id from attempt where array_task = 2"); run tern ledger list -l ledger -j "$raw" -P -n -o jobid; has out "${job}_2" "one by its own number"
 run tern logs -l ledger -j "${job}_2"; status 0; out_has "step 8"
 run tern logs -l ledger -j "${job}_9"; status 2; err_has "no run of job ${job}_9"; run tern ledger list -l ledger -j 5_x; status 2; err_has "is no job's id"
-run tern ledger show -l ledger tiny.lr-2e-3.seed-5 -a -P -n -o jobid; is "$(cat out)" "${job}_2" "in tern ledger show"
+run tern ledger show -l ledger tiny.lr-2e-3.seed-5 -a -P -n -o jobid; is "$(cat out)" "${job}_2" "tern ledger show has the job of the member"
 id=$(tern ledger list -l ledger -j "${job}_1" -n -P -o id); tern ledger reproduce -l ledger "$id" >again.yaml; has again.yaml "seed: 6" "and reproduced as it ran"
 tap_done

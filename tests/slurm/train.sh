@@ -73,7 +73,7 @@ ok $? "kill -9 of a rank in the middle of a run"
 wait_job
 [ "$state" = COMPLETED ]; ok $? "the same job goes on to the end" || sed 's/^/# /' "job-$job.log"
 outcomes=$(tern ledger sql --ledger ledger -n -P "select group_concat(outcome, ' ') from (select outcome from attempt order by attempt)")
-[ "$outcomes" = "killed done" ]; ok $? "in two attempts" || echo "# '$outcomes'"
+[ "$outcomes" = "killed done" ]; ok $? "the run was killed and done in two attempts" || echo "# '$outcomes'"
 has "job-$job.log" "going on after step"
 tiny_digests >killed
 n=$(tern ledger sql --ledger ledger -r latest -n -P "select count(*) from step where name = 'loss'")
@@ -100,5 +100,5 @@ sed 's/lr: /lrr: /' run.yaml >bad.yaml
 submit --tern=bad.yaml
 [ -z "$job" ]; ok $? "a wrong key is refused at sbatch"
 has err "bad.yaml:10: optimizer.lrr: unknown key. Did you mean 'lr'?"
-[ "$(on squeue -h -t pending,running,completing -o %i | grep -vc "^$last$")" = 0 ]; ok $? "and nothing is queued"
+[ "$(on squeue -h -t pending,running,completing -o %i | grep -vc "^$last$")" = 0 ]; ok $? "nothing is left in the queue"
 tap_done

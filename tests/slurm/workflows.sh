@@ -81,7 +81,7 @@ run tern eval wiki.yaml --json; cp out evaluated; status 0 "tern eval"
 for l in ca es en; do falls wiki $l; done
 is "$(for l in ca es en; do perplexities $l | cut -d' ' -f2; done | sort -u | wc -l)" 3 "each language has a perplexity of its own"
 run tern ckpt export checkpoints/wiki/latest -o wiki-hf; status 0 "the model goes on as a Hugging Face folder"
-[ -s wiki-hf/tokenizer.model ]; ok $? "with its tokenizer"
+[ -s wiki-hf/tokenizer.model ]; ok $? "the export of the model has its tokenizer"
 
 # ---- PubMed, with 1 % of general text
 head -n 400 "$DATA"/pubmed/pubmed_abstracts_train.jsonl | gzip >pubmed.jsonl.gz

@@ -66,7 +66,7 @@ Y
         is "$(rows outcome)" done "a container is entered and left"
         # The image's own folders, where the test lies, and where tern is mounted.
         top=$(printf '%s\n' bin dev lib lib64 proc tmp usr "$(cut -d/ -f2 <<<"$WORK")" "$(cut -d/ -f2 <<<"$inside")" | sort -u | paste -sd' ')
-        is "$(grep -c "^sees /: $top ${inside%/*}: tern-inside$" inimage.out)" 2 "it has nothing of tern's but that file"
+        is "$(grep -c "^sees /: $top ${inside%/*}: tern-inside$" inimage.out)" 2 "a container has nothing of tern's but tern-inside"
         run tern logs inimage --ledger ledger --no-time; status 0; is "$(grep -c 'step 3: loss 2.3' out)" 2 "every rank in a container has its log"
         id=$(rows run_id); run tern ledger sql --ledger ledger -r "$id" -n -P "select name, step, value from step order by name, step"
         is "$(tr '\n' , <out)" "loss|1|2.1,loss|2|2.2,loss|3|2.3,told|3|7.0," "values of the workload are in the ledger, printed ones and those of the descriptor"
@@ -81,7 +81,7 @@ Y
     cp conf.before "$conf"
     sed "s/name: boxed2/name: boxed3/; s/name: boxed$/name: boxed3/" boxed2.yaml >boxed3.yaml; job boxed3 -N2; over
     has boxed3.out "container-image" "without pyxis srun says which option it does not know"
-    is "$(rows outcome | tail -1)" failed "and the attempt failed"
+    is "$(rows outcome | tail -1)" failed "the attempt with a rank that fails has failed"
 else
     skip "no pyxis_stub.so"
 fi
@@ -122,13 +122,13 @@ if [ -n "$torchrun" ]; then
     step_there 20; ok $? "torchrun trains on two nodes with two workers each" || tail -40 ddp.out
     run tern cluster node --power off -c $CLUSTER trn1-st-trn1-2; status 0
     over 12
-    is "$(rows 'attempt, outcome, nodes, world' | tr '\n' ,)" "1 node_fail trn1-st-trn1-[1-2] 4,2 done trn1-st-trn1-[1,3] 4," "it goes on, on the spare node"
+    is "$(rows 'attempt, outcome, nodes, world' | tr '\n' ,)" "1 node_fail trn1-st-trn1-[1-2] 4,2 done trn1-st-trn1-[1,3] 4," "the workload goes on on the spare node"
     # Processes that print at once may share a line.
-    is "$(grep -oE "rank [0-3] of 4 on trn1-st-trn1-[13] from step [2-5]0" ddp.out | sort -u | wc -l)" 4 "from its own newest checkpoint"
+    is "$(grep -oE "rank [0-3] of 4 on trn1-st-trn1-[13] from step [2-5]0" ddp.out | sort -u | wc -l)" 4 "every rank goes on from its own newest checkpoint"
     id=$(rows run_id | tail -1)
     is "$(sqlite3 "ledger/runs/$id/run.db" "select count(*), min(step), max(step) from step where name = 'loss'")" "60|1|60" "its printed loss is in the ledger, one of each step"
     is "$(kept ck)" "10 deleted,20 deleted,30 deleted,40 verified,50 verified,60 verified," "its checkpoints: verified, mirrored, pruned"
-    is "$(kept mirror)" "10 verified,20 verified,30 verified,40 verified,50 verified,60 verified," "with a copy of each"
+    is "$(kept mirror)" "10 verified,20 verified,30 verified,40 verified,50 verified,60 verified," "the mirror has a copy of each checkpoint"
     run tern ckpt verify mirror/step_60 --run "$id" --ledger ledger; status 0
     is "$(ls -d ck/step_*/ | wc -l)" 3 "three are left"
 else
@@ -141,5 +141,5 @@ name=torch-ranks; submit -o torch-ranks.out --tern=ranks.yaml --export="ALL,PATH
 is "$(rows 'outcome, world')" "done 4" "ranks of Slurm, without torchrun"
 id=$(rows run_id | tail -1)
 is "$(sqlite3 "ledger/runs/$id/run.db" "select count(*), min(step), max(step) from step where name = 'loss'")" "60|1|60" "the workload recorded its own loss"
-is "$(kept ck)" "10 deleted,20 deleted,30 deleted,40 deleted,50 verified,60 verified," "and its checkpoints, which are verified and pruned"
+is "$(kept ck)" "10 deleted,20 deleted,30 deleted,40 deleted,50 verified,60 verified," "the workload's checkpoints are verified and pruned"
 tap_done

@@ -27,7 +27,7 @@ static int reshard_run(int n_args, char **args, struct tern_err *err)
     char bytes[32], *path;
 
     (void)n_args;
-    if (!re.out)
+    if (!re.out || !*re.out)
         return tern_err_set(err, TERN_USAGE, "--out: say in which folder the checkpoint is to lie");
     if (re.shards < 1 || re.shards > 65536)
         return tern_err_set(err, TERN_USAGE, "--shards: must be 1 to 65536");
@@ -68,8 +68,9 @@ const struct tern_cmd ckpt_reshard_cmd = {
     .about = "Every layout of ranks loads every checkpoint as it is: this command is for storage.  "
              "A run on 512 ranks leaves 512 files, and a copy or an archive may want 8.  The "
              "copy has all arrays, those of the optimizer, too, the small files and the run's "
-             "state.  Each array is compared with its digest as it is read.  The new checkpoint "
-             "appears whole or not at all.",
+             "state.  The new files are read back and compared with the digests of the old.  The "
+             "new checkpoint appears whole or not at all.  DIR is no run's folder, for its "
+             "retention would remove what it does not know.",
     .examples = "  tern ckpt reshard checkpoints/latest -o archive --shards 8\n"
                 "  tern ckpt verify archive/latest --full\n",
     .opts = reshard_opts,

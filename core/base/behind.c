@@ -28,6 +28,7 @@ struct tern_behind {
     unsigned filled, written; /* pieces so far: the ring holds those between */
     size_t length[PIECES];
     bool over, failed;
+    bool direct; /* no thread could be had: the giver writes */
     struct tern_err err;
     char *ring;  /* [PIECES * PIECE]; piece `filled` is the giver's alone */
     size_t open; /* bytes in that piece */
@@ -93,17 +94,24 @@ struct tern_behind *tern_behind_new(int fd, const char *path, struct tern_err *e
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (errno == 0)
         return b;
-    tern_err_sys(err, "%s: cannot start a thread to write it", path);
-    pthread_cond_destroy(&b->changed);
-    pthread_mutex_destroy(&b->lock);
-    free(b->ring);
-    free(b);
-    return NULL;
+    b->direct = true;
+    return b;
+}
+
+static void write_here(struct tern_behind *b)
+{
+    if (!b->failed && tern_fs_write(b->fd, b->ring, b->open, b->path, &b->err) < 0)
+        b->failed = true;
+    b->open = 0;
 }
 
 /* The open piece goes to the other thread, and a free one is waited for. */
 static void hand_over(struct tern_behind *b)
 {
+    if (b->direct) {
+        write_here(b);
+        return;
+    }
     pthread_mutex_lock(&b->lock);
     b->length[b->filled % PIECES] = b->open;
     b->filled++;
@@ -176,7 +184,8 @@ int tern_behind_end(struct tern_behind *b, struct tern_err *err)
     b->over = true;
     pthread_cond_signal(&b->changed);
     pthread_mutex_unlock(&b->lock);
-    pthread_join(b->thread, NULL);
+    if (!b->direct)
+        pthread_join(b->thread, NULL);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     free(b->ring);

@@ -21,7 +21,8 @@
 
 struct tern_behind;
 
-/* `path`, for messages, is borrowed; so is `fd`.  8 MiB of memory.  NULL: no memory or thread. */
+/* `path`, for messages, is borrowed; so is `fd`.  8 MiB of memory.  Where no thread can be
+ * had, tern_behind_write writes itself.  NULL: no memory. */
 struct tern_behind *tern_behind_new(int fd, const char *path, struct tern_err *err);
 /* Waits where all pieces are under way.  -1: this or an earlier write has failed. */
 int tern_behind_write(struct tern_behind *b, const void *data, size_t n, struct tern_err *err);

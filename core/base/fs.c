@@ -362,7 +362,7 @@ int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err)
     char *p = tern_strdup(path);
     int rc = 0;
 
-    for (char *s = p + 1;; s++) {
+    for (char *s = p + (*p != '\0');; s++) {
         if (*s != '/' && *s != '\0')
             continue;
         char c = *s;

@@ -128,6 +128,8 @@ int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err)
     if (rc == 0)
         rc = write_manifest(s, body, err);
     json_decref(body);
+    if (rc == 0 && s->check)
+        rc = s->check(s->check_ctx, s->temp, err);
     if (rc < 0)
         return -1;
     /* An attempt that has lost its lease says nothing of a step that may be another's. */

@@ -40,28 +40,30 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
         open_now--;
     }
     /* Ours are plain files (load.c); a Hugging Face cache is made of links. */
+    s->ahead = 0;
     s->fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | (c->manifest ? O_NOFOLLOW : 0)));
     if (s->fd < 0)
         tern_err_sys(err, "%s: cannot open", path);
     return s->fd;
 }
 
-/* Whoever reads on where the last read ended will go on: the storage works meanwhile. */
-static void read_ahead(struct tern_ckpt_shard *s, uint64_t offset, size_t len)
+/* The storage works while what was read is used: asked for what follows, as far as `until`. */
+static void read_ahead(struct tern_ckpt_shard *s, uint64_t offset, size_t len, uint64_t until)
 {
-    const uint64_t end = offset + len, from = s->ahead > end ? s->ahead : end;
+    const uint64_t end = offset + len, to = until < end + AHEAD ? until : end + AHEAD;
 
-    if (offset == s->next && end + AHEAD > from) {
-        posix_fadvise(s->fd, (off_t)from, (off_t)(end + AHEAD - from), POSIX_FADV_WILLNEED);
-        s->ahead = end + AHEAD;
-    } else if (offset != s->next) {
+    if (offset != s->next)
         s->ahead = 0;
+    const uint64_t from = s->ahead > end ? s->ahead : end;
+    if (to > from) {
+        posix_fadvise(s->fd, (off_t)from, (off_t)(to - from), POSIX_FADV_WILLNEED);
+        s->ahead = to;
     }
     s->next = end;
 }
 
-int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
-                          uint64_t offset, struct tern_err *err)
+int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path,
+                          const struct tern_ckpt_extent *p, void *to, struct tern_err *err)
 {
     struct tern_ckpt_shard *s = &c->shards[i];
     struct tern_again a = {0};
@@ -70,8 +72,8 @@ int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, voi
         errno = 0;
         if (shard_fd(c, i, path, err) < 0)
             return -1;
-        read_ahead(s, offset, len);
-        if (tern_fs_pread(s->fd, to, len, offset, path, err) == 0)
+        read_ahead(s, p->offset, p->len, p->until);
+        if (tern_fs_pread(s->fd, to, p->len, p->offset, path, err) == 0)
             return 0;
         if (!tern_again_stale(&a) || tern_fs_reopen(s->fd, path, err) < 0)
             return -1;
@@ -164,10 +166,14 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
     }
     struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
     char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
+    /* Rows of a slice that were not read at once will be read next. */
+    const bool on = first > 0 && c->shards[s->shard].next == s->offset + first * size;
     for (uint64_t at = first, n; at < end; at += n) {
         n = end - at < TERN_CKPT_PIECE / size ? end - at : TERN_CKPT_PIECE / size;
-        if (tern_ckpt_shard_pread(c, s->shard, path, piece, n * size, s->offset + at * size, err) <
-            0)
+        const struct tern_ckpt_extent p = {.offset = s->offset + at * size,
+                                           .len = n * size,
+                                           .until = s->offset + (on ? whole : end) * size};
+        if (tern_ckpt_shard_pread(c, s->shard, path, &p, piece, err) < 0)
             goto out;
         if (digest)
             tern_sha256_add(sum, piece, n * size);
@@ -237,8 +243,9 @@ static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
                      (unsigned long long)s->header_bytes);
         goto out;
     }
+    const struct tern_ckpt_extent p = {.len = s->header_bytes, .until = s->header_bytes};
     head = tern_alloc(s->header_bytes, 1, path, err);
-    if (!head || tern_ckpt_shard_pread(c, i, path, head, s->header_bytes, 0, err) < 0)
+    if (!head || tern_ckpt_shard_pread(c, i, path, &p, head, err) < 0)
         goto out;
     tern_sha256(head, s->header_bytes, sha);
     if (memcmp(sha, s->header_sha256, sizeof sha) != 0) {

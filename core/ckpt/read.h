@@ -13,9 +13,16 @@ struct tern_ckpt_wanted {
     char *to;
 };
 
+/* Bytes of a file.  Those behind them, up to `until`, will be read next. */
+struct tern_ckpt_extent {
+    uint64_t offset;
+    size_t len;
+    uint64_t until;
+};
+
 /* Read from shard `i`, whose path is `path`; a handle that went stale is opened anew. */
-int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
-                          uint64_t offset, struct tern_err *err);
+int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path,
+                          const struct tern_ckpt_extent *p, void *to, struct tern_err *err);
 
 /* Puts what `w` wants of the strided slice `s` in its place; c->piece is there. */
 int tern_ckpt_strided_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,

@@ -17,10 +17,11 @@ struct tern_ckpt_reshard {
     const volatile sig_atomic_t *stop; /* not 0: give up (Ctrl-C); NULL: never */
 };
 
-/* The same arrays, meta and small files as those of `path`, a checkpoint of tern's.  Every slice is
- * compared with its digest as it is read.  Each thread has 4 MiB of weights in memory, and the
- * table of `path`.  The new one appears whole, by one rename, or not at all.  An error where `dir`
- * has that step already.  Its bytes are counted (core/base/progress.h). */
+/* The same arrays, meta and small files as those of `path`, a checkpoint of tern's.  The new one is
+ * read back, and every slice of the old one compared with its digest, before it appears by one
+ * rename, whole or not at all.  Each thread has 8 MiB of weights in memory, or its longest row, and
+ * the table of `path`.  TERN_USAGE where `dir` is a run's folder, or an array has rows above 1 GiB;
+ * an error where `dir` has that step already.  Bytes are counted twice (core/base/progress.h). */
 int tern_ckpt_reshard(const char *path, const struct tern_ckpt_reshard *r,
                       struct tern_ckpt_saved *ret_saved, struct tern_err *err);
 

@@ -126,12 +126,12 @@ static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
     uint64_t avail = (uint64_t)v.f_bavail * v.f_frsize;
     /* Some file systems do not know and say 0 blocks of 0. */
     if (v.f_blocks && avail < s->total)
-        return tern_err_set(err, TERN_TEMPFAIL,
-                            "%s: the checkpoint of step %llu needs %s and %s are free. Free space, "
-                            "or lower checkpoint.keep.",
-                            s->o.dir, (unsigned long long)s->o.step,
-                            tern_str_bytes(need, sizeof need, s->total),
-                            tern_str_bytes(have, sizeof have, avail));
+        return tern_err_set(
+            err, TERN_TEMPFAIL,
+            "%s: the checkpoint of step %llu needs %s and %s are free. Free space%s.", s->o.dir,
+            (unsigned long long)s->o.step, tern_str_bytes(need, sizeof need, s->total),
+            tern_str_bytes(have, sizeof have, avail),
+            s->source ? "" : ", or lower checkpoint.keep");
     return 0;
 }
 

@@ -34,6 +34,9 @@ struct tern_ckpt_saving {
     int rank, size;
     tern_ckpt_save_source *source; /* NULL: the arrays' data are in memory */
     void *source_ctx;
+    /* Of rank 0: the last word before the rename, on what lies in `temp`; NULL: none. */
+    int (*check)(void *ctx, const char *temp, struct tern_err *err);
+    void *check_ctx;
     /* This rank's shard. */
     const struct tern_ckpt_array **own; /* [n_own] of o.arrays */
     size_t n_own, head_len;

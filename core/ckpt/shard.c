@@ -88,28 +88,56 @@ static json_t *list_of(const uint64_t *v, int n)
     return a;
 }
 
-/* Bytes `at` and on of array `a`, at most PIECE or one row: how many, and where they are. */
-static int next_piece(const struct tern_ckpt_saving *s, const struct tern_ckpt_array *a,
-                      uint64_t at, uint64_t bytes, char *room, const char **ret_piece,
-                      uint64_t *ret_n, struct tern_err *err)
+/* A shard that is written. */
+struct output {
+    const struct tern_ckpt_saving *save;
+    int fd;
+    const char *path;
+    char *room;      /* of a source's pieces, else NULL */
+    uint64_t offset; /* of the next array */
+    json_t *list;    /* gets an entry for each array */
+};
+
+static uint64_t row_bytes(const struct tern_ckpt_array *a)
 {
-    *ret_n = bytes - at < PIECE ? bytes - at : PIECE;
+    uint64_t bytes = 0;
+
+    tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
+    return a->ndim && a->shape[0] ? bytes / a->shape[0] : bytes;
+}
+
+/* A source gives whole rows: as many as PIECE holds, or one. */
+static uint64_t room_bytes(const struct tern_ckpt_saving *s)
+{
+    uint64_t most = PIECE;
+
+    for (size_t i = 0; i < s->n_own; i++)
+        if (row_bytes(s->own[i]) > most)
+            most = row_bytes(s->own[i]);
+    return most;
+}
+
+/* What comes of array `a`, of `bytes`, at byte `at`: where it is, and how long. */
+static int next_piece(const struct output *o, const struct tern_ckpt_array *a, uint64_t at,
+                      uint64_t bytes, const char **ret_piece, uint64_t *ret_n, struct tern_err *err)
+{
+    const struct tern_ckpt_saving *s = o->save;
+    const uint64_t row = row_bytes(a), most = row > PIECE ? row : PIECE;
+
+    if (atomic_load(&s->halt))
+        return tern_err_set(err, TERN_FAILED, "%s: the save was given up", o->path);
+    *ret_n = bytes - at < most ? bytes - at : most;
     if (!s->source) {
         *ret_piece = (const char *)a->data + at;
         return 0;
     }
-    const uint64_t row = a->ndim ? bytes / a->shape[0] : bytes;
-    if (row > PIECE)
-        return tern_err_set(err, TERN_USAGE, "array '%s' has rows of %llu bytes (at most %d)",
-                            a->name, (unsigned long long)row, PIECE);
     *ret_n -= *ret_n % row;
-    *ret_piece = room;
-    return s->source(s->source_ctx, (size_t)(a - s->o.arrays), at / row, *ret_n / row, room, err);
+    *ret_piece = o->room;
+    return s->source(s->source_ctx, (size_t)(a - s->o.arrays), at / row, *ret_n / row, o->room,
+                     err);
 }
 
-static int write_array(const struct tern_ckpt_saving *s, int fd, const struct tern_ckpt_array *a,
-                       char *room, const char *path, uint64_t *offset, json_t *list,
-                       struct tern_err *err)
+static int write_array(struct output *o, const struct tern_ckpt_array *a, struct tern_err *err)
 {
     uint64_t bytes = 0;
     uint8_t sha[TERN_SHA256_BYTES];
@@ -119,12 +147,10 @@ static int write_array(const struct tern_ckpt_saving *s, int fd, const struct te
     tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
     for (uint64_t at = 0, n = 0; at < bytes; at += n) {
         const char *p = NULL;
-        int rc = atomic_load(&s->halt)
-                     ? tern_err_set(err, TERN_FAILED, "%s: the save was given up", path)
-                     : next_piece(s, a, at, bytes, room, &p, &n, err);
+        int rc = next_piece(o, a, at, bytes, &p, &n, err);
         if (rc == 0) {
             tern_sha256_add(sum, p, n);
-            rc = tern_fs_write(fd, p, n, path, err);
+            rc = tern_fs_write(o->fd, p, n, o->path, err);
         }
         if (rc < 0) {
             tern_sha256_end(sum, NULL);
@@ -135,10 +161,10 @@ static int write_array(const struct tern_ckpt_saving *s, int fd, const struct te
     json_t *j =
         json_pack("{s:s,s:s,s:o,s:I,s:o,s:o,s:s}", "name", a->name, "dtype",
                   tern_ckpt_type_name(a->type), "global", list_of(a->global, a->ndim), "offset",
-                  (json_int_t)*offset, "start", list_of(a->start, a->ndim), "shape",
+                  (json_int_t)o->offset, "start", list_of(a->start, a->ndim), "shape",
                   list_of(a->shape, a->ndim), "sha256", tern_hex(hex, sha, sizeof sha));
-    json_array_append_new(list, j);
-    *offset += bytes;
+    json_array_append_new(o->list, j);
+    o->offset += bytes;
     return 0;
 }
 
@@ -157,33 +183,42 @@ static void list_others(const struct tern_ckpt_saving *s, json_t *list)
     }
 }
 
+static int write_all(struct output *o, struct tern_err *err)
+{
+    const struct tern_ckpt_saving *s = o->save;
+    int rc = reserve(o->fd, s->bytes, o->path, err);
+
+    if (rc == 0)
+        rc = tern_fs_write(o->fd, s->head, s->head_len, o->path, err);
+    for (size_t i = 0; rc == 0 && i < s->n_own; i++)
+        rc = write_array(o, s->own[i], err);
+    return rc;
+}
+
 /* The shard's bytes; `list` gets an entry for each array. */
 static int write_arrays(const struct tern_ckpt_saving *s, const char *path, json_t *list,
                         struct tern_err *err)
 {
-    uint64_t offset = s->head_len;
-    char *room = s->source ? tern_alloc(PIECE, 1, path, err) : NULL;
-    int fd = s->source && !room ? -1 : create(path, err), rc = -1;
+    struct output o = {.save = s, .path = path, .offset = s->head_len, .list = list};
+    int rc = -1;
 
     json_array_clear(list);
-    if (fd < 0) {
-        free(room);
-        return -1;
-    }
     tern_assert_cmp(s->head_len % 8, ==, 0);
     tern_assert_cmp(s->head_len, <=, s->bytes);
-    rc = reserve(fd, s->bytes, path, err);
-    if (rc == 0)
-        rc = tern_fs_write(fd, s->head, s->head_len, path, err);
-    for (size_t i = 0; rc == 0 && i < s->n_own; i++)
-        rc = write_array(s, fd, s->own[i], room, path, &offset, list, err);
-    free(room);
+    o.room = s->source ? tern_alloc(room_bytes(s), 1, path, err) : NULL;
+    if (s->source && !o.room)
+        return -1;
+    o.fd = create(path, err);
+    if (o.fd >= 0)
+        rc = write_all(&o, err);
+    free(o.room);
     if (rc == 0) {
-        tern_assert_cmp(offset, ==, s->bytes);
-        return seal(fd, s->bytes, path, err);
+        tern_assert_cmp(o.offset, ==, s->bytes);
+        return seal(o.fd, s->bytes, path, err);
     }
     const int why = errno;
-    close(fd);
+    if (o.fd >= 0)
+        close(o.fd);
     errno = why;
     return -1;
 }

@@ -83,8 +83,9 @@ static int read_box(struct tern_ckpt *c, const struct box *b, struct tern_err *e
         }
     }
     if (cut < 0 || span * size <= TERN_CKPT_PIECE) {
-        if (tern_ckpt_shard_pread(c, b->s->shard, b->path, c->piece, span * size,
-                                  b->s->offset + first * size, err) < 0)
+        const uint64_t at = b->s->offset + first * size, end = at + span * size;
+        const struct tern_ckpt_extent p = {.offset = at, .len = span * size, .until = end};
+        if (tern_ckpt_shard_pread(c, b->s->shard, b->path, &p, c->piece, err) < 0)
             return -1;
         put_box(b, c->piece);
         return 0;

@@ -540,7 +540,8 @@ int tern_pytorch_write_commit(struct tern_pytorch_write *w, struct tern_err *err
         rc = central(w, &w->entries[i], err);
     if (rc == 0)
         rc = end(w, from, err);
-    tern_assert_cmp(tern_behind_at(w->behind), ==, w->at);
+    tern_assert(rc < 0 || tern_behind_at(w->behind) == w->at, "%s: %llu bytes", w->file.path,
+                (unsigned long long)w->at);
     if (rc < 0 || put_checksums(w, err) < 0) {
         tern_pytorch_write_abort(w);
         return -1;

@@ -49,7 +49,7 @@ shows 'training sets' 'tern data overlap a.tds --held-out data/test.tds'
 shows 'rows' 'tern data export a.tds -o rows --seq-len 32'
 shows 'c\.tds' 'tern data import rows -t model -o c.tds'
 shows 'checkpoints/step-00000008' 'tern ckpt verify checkpoints/latest --full'
-shows 'again' 'tern ckpt reshard checkpoints/latest -o again --shards 3'
+shows 'checkpoints/step-00000008' 'tern ckpt reshard checkpoints/latest -o again --shards 3'
 shows 'arrays' 'tern ckpt diff --full --all checkpoints/step-00000007 checkpoints/step-00000008' 1
 shows 'hf' 'tern ckpt export checkpoints/latest -o hf'
 shows 'nxd' 'tern ckpt export hf -o nxd --to nxd --tensor 2 --pipeline 2'

@@ -181,6 +181,29 @@ static void test_errors(void)
     }
     ok(whole && left == 0 && silent == 0,
        "a file that finds no room is an error, and nothing is left");
+    /* Written behind: the failure is known only when all bytes are given. */
+    enum { LATE = 3 << 20 };
+    struct tern_pytorch_array late = {"float32", 1, {LATE / 4}};
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
+    char *zeros = calloc(LATE, 1);
+    tern_pytorch_object_dict(p);
+    tern_pytorch_object_int(p, 0);
+    tern_pytorch_object_tensor(p, &late);
+    tern_pytorch_object_end(p);
+    path = tern_fs_join(dir, "late.pt");
+    limit(1 << 20);
+    struct tern_pytorch_write *l = tern_pytorch_write_open(path, p, 0, &err);
+    int rc = l ? tern_pytorch_write_bytes(l, zeros, LATE, &err) : -1;
+    usleep(200000);
+    if (rc == 0)
+        rc = tern_pytorch_write_commit(l, &err);
+    else
+        tern_pytorch_write_abort(l);
+    limit(RLIM_INFINITY);
+    ok(rc < 0 && strstr(err.text, "late.pt") && files_in(dir) == before + 1,
+       "a write that fails behind the last bytes is an error, and nothing is left (%s)", err.text);
+    free(zeros);
+    free(path);
     path = tern_fs_join(dir, "none/model.pt");
     ok(!tern_pytorch_write_open(path, object(), 0, &err) && strstr(err.text, "none/model.pt"),
        "a file in no folder is an error that names it");

@@ -129,10 +129,10 @@ static int of_named(int n_args, char **args, struct found *all, struct tern_err 
     const char *const named = show.ledger;
 
     for (int i = 1; i < n_args; i++) {
-        show.ledger = named;
         struct tern_ledger *l = show_open_run(args[i], err);
         int rc = l ? add_run(l, args[0], n_args == 2, all, err) : -1;
         tern_ledger_close(l);
+        show_forget_home(named);
         if (rc < 0)
             return -1;
     }

@@ -380,6 +380,8 @@ static void set_number(json_t *j, const char *key, double v)
 static json_t *json_run(const struct compare *c, size_t i)
 {
     const struct compare_run *r = &c->runs[i];
+
+    show.ledger = r->facts.home; /* where its state is looked for */
     json_t *j = show_json_run(r->facts.run);
 
     for (size_t k = 0; k < N_COSTS; k++)

@@ -161,12 +161,12 @@ static int run(int n_args, char **args, struct tern_err *err)
     const char *const named = show.ledger;
     out.runs = show.json ? json_array() : NULL;
     for (int i = 0; rc == 0 && i < n; i++) {
-        show.ledger = named;
         struct tern_ledger *l = show_open_run(n_args ? args[i] : NULL, err);
         if (l && csv && i == 0)
             puts("run,name,kind,metric,attempt,step,value,time");
         rc = l ? export_run(l, &out, err) : -1;
         tern_ledger_close(l);
+        show_forget_home(named);
     }
     if (rc == 0 && wanted.n && out.n == 0)
         rc = tern_err_set(err, TERN_USAGE,

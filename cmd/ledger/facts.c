@@ -280,7 +280,7 @@ int show_facts_read(const char *typed, struct show_facts *ret_facts, struct tern
     const char *const named = show.ledger; /* looking for a run changes it to the run's home */
     if (show_find(typed, f.id, err) < 0)
         return -1;
-    f.home = tern_strdup(show.ledger);
+    f.home = (char *)show.ledger; /* of show_find */
     f.ledger = tern_ledger_open_run(f.home, f.id, err);
     if (!f.ledger || tern_ledger_runs(f.ledger, &f.runs, err) < 0 ||
         tern_ledger_attempts(f.ledger, &f.attempts, err) < 0)
@@ -300,6 +300,7 @@ int show_facts_read(const char *typed, struct show_facts *ret_facts, struct tern
     *ret_facts = f;
     return 0;
 fail:
+    show.ledger = named;
     show_facts_free(&f);
     return -1;
 }

@@ -41,6 +41,13 @@ int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *e
     return 0;
 }
 
+void show_forget_home(const char *named)
+{
+    if (show.ledger != named)
+        free((char *)show.ledger);
+    show.ledger = named;
+}
+
 struct tern_ledger *show_open_run(const char *typed, struct tern_err *err)
 {
     char id[TERN_ULID_SIZE];

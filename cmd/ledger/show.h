@@ -48,6 +48,8 @@ int show_want_ledger(struct tern_err *err);
 /* The id of the run that `typed` (NULL: the newest) names; show.ledger is its home from then on. */
 int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *err);
 struct tern_ledger *show_open_run(const char *typed, struct tern_err *err);
+/* After either: show.ledger is again the ledger that the user named. */
+void show_forget_home(const char *named);
 
 /* Is the owner of the newest attempt gone, if that has no end? */
 bool show_silent(const char *run_id);

@@ -282,6 +282,7 @@ static json_t *json_evidence(const struct past *p, uint32_t attempt)
 
 static int print_json(const struct past *p, struct tern_err *err)
 {
+    show.ledger = p->facts.home; /* where its state is looked for */
     json_t *j = show_json_run(p->facts.run), *list = json_array();
 
     for (size_t i = 0; i < p->facts.attempts.n; i++) {

@@ -6,11 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usual[] = "id%-12,name,state,jobid,progress,loss,tok/s,left,age";
-/* Where a run has lost some. */
-static const char with_lost[] = "id%-12,name,state,jobid,progress,loss,lost,tok/s,left,age";
-/* With -a, or users that are named. */
-static const char of_users[] = "id%-12,user,name,state,jobid,progress,loss,tok/s,left,age";
+/* The fields without -o: for a terminal, and with -P, which scripts know; of one user and of
+ * several; without and with records that were lost. */
+static const char *const usual[2][2][2] = {
+    {{"id%-12,name,state,jobid,progress,loss,tok/s,left,age",
+      "id%-12,name,state,jobid,progress,loss,lost,tok/s,left,age"},
+     {"id%-12,user,name,state,jobid,progress,loss,tok/s,left,age",
+      "id%-12,user,name,state,jobid,progress,loss,lost,tok/s,left,age"}},
+    {{"id,name,state,jobid,attempts,step,loss,ckpt,updated",
+      "id,name,state,jobid,attempts,step,loss,ckpt,lost,updated"},
+     {"id,user,name,state,jobid,attempts,step,loss,ckpt,updated",
+      "id,user,name,state,jobid,attempts,step,loss,ckpt,lost,updated"}}};
 
 static const char *sort_by;
 
@@ -95,15 +101,18 @@ static void free_list(struct list *list)
     free(list->rows);
 }
 
-static int print(const struct list_fields *fields, struct list *list, struct tern_err *err)
+static int print(struct list_fields *fields, struct list *list, struct tern_err *err)
 {
     struct show_cells t = {.fields = fields->fields, .n_fields = fields->n};
     json_t *j = show.json ? json_array() : NULL;
     bool lost = false;
 
-    for (size_t i = 0; i < list->n; i++) {
-        show.ledger = list->rows[i].home->dir;
+    for (size_t i = 0; i < list->n; i++)
         lost |= list->rows[i].run->lost > 0;
+    const char *format = usual[show.parsable][show.all][lost];
+    if (list_fields_show(fields, show.format ? show.format : format, err) < 0)
+        return -1;
+    for (size_t i = 0; i < list->n; i++) {
         if (show.json)
             json_array_append_new(j, list_fields_json(&list->rows[i]));
         else
@@ -111,7 +120,7 @@ static int print(const struct list_fields *fields, struct list *list, struct ter
     }
     if (show.json)
         return show_json(j, err);
-    return show_table(&t, show.all ? of_users : lost ? with_lost : usual, "name,user", err);
+    return show_table(&t, format, "name,user", err);
 }
 
 static int run(int n_args, char **args, struct tern_err *err)

@@ -29,10 +29,13 @@ const struct show_recipe *list_recipe(struct list_row *r);
 struct list_fields {
     struct tern_report_field *fields; /* [n] */
     size_t n;
+    bool *shown; /* [n]; the others' cells stay empty */
 };
 /* `format` and `sort` as typed; NULL for none. */
 int list_fields_make(struct list_fields *ret_fields, const char *format, const char *sort,
                      struct tern_err *err);
+/* Which are shown: those of `format`. */
+int list_fields_show(struct list_fields *f, const char *format, struct tern_err *err);
 void list_fields_free(struct list_fields *f);
 void list_fields_cells(const struct list_fields *f, struct show_cells *t, struct list_row *r);
 json_t *list_fields_json(struct list_row *r);

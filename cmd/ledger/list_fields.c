@@ -109,11 +109,26 @@ int list_fields_make(struct list_fields *ret_fields, const char *format, const c
     return 0;
 }
 
+int list_fields_show(struct list_fields *f, const char *format, struct tern_err *err)
+{
+    struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
+    size_t n;
+
+    free(f->shown);
+    f->shown = tern_alloc(f->n, sizeof *f->shown, "fields", err);
+    if (!f->shown || tern_report_columns(f->fields, f->n, format, columns, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        f->shown[columns[i].field] = true;
+    return 0;
+}
+
 void list_fields_free(struct list_fields *f)
 {
     for (size_t i = N_FIELDS; i < f->n; i++)
         free((char *)f->fields[i].name);
     free(f->fields);
+    free(f->shown);
     *f = (struct list_fields){0};
 }
 
@@ -285,10 +300,14 @@ static void cell(struct show_cells *t, struct list_row *r, enum field f)
 
 void list_fields_cells(const struct list_fields *f, struct show_cells *t, struct list_row *r)
 {
-    for (size_t i = 0; i < N_FIELDS; i++)
-        cell(t, r, (enum field)i);
-    for (size_t i = N_FIELDS; i < f->n; i++)
-        show_cell_text(t, setting(r, f->fields[i].name));
+    for (size_t i = 0; i < f->n; i++) {
+        if (!f->shown[i])
+            show_cell_text(t, NULL);
+        else if (i < N_FIELDS)
+            cell(t, r, (enum field)i);
+        else
+            show_cell_text(t, setting(r, f->fields[i].name));
+    }
 }
 
 json_t *list_fields_json(struct list_row *r)

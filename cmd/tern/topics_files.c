@@ -192,6 +192,7 @@ const char topic_ledger_files[] =
     "`effective`.\n"
     "eval, eval_effective :: Perplexities on held-out sets.\n"
     "checkpoint, event, health :: Checkpoints; what happened; findings of checks.\n"
+    "tag, note :: Views: users' words about the run, which are events of theirs.\n"
     "ingest, damage :: How far each spool is folded; bytes that differ from the written ones.\n"
     "\n"
     "An attempt is one launch of the run's ranks; a Slurm job can have several. When a later\n"

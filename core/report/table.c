@@ -115,6 +115,12 @@ static char *clean(const char *cell, bool parsable)
     struct tern_buf b = {0};
     size_t len = cell ? strlen(cell) : 0;
 
+    size_t plain = 0;
+    while (plain < len && cell[plain] >= ' ' && cell[plain] < 127 &&
+           (!parsable || (cell[plain] != '|' && cell[plain] != '\\')))
+        plain++;
+    if (plain == len)
+        return tern_strdup(cell ? cell : "");
     tern_buf_puts(&b, "");
     for (size_t i = 0, n; i < len; i += n) {
         n = tern_str_character(cell + i, len - i);

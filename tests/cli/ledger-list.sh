@@ -26,6 +26,7 @@ import json, sys
 r, = json.load(open(sys.argv[1]))
 assert (r["steps"], r["tokens_per_second"], r["step_seconds"], r["seconds_left"], r["tags"]) == (1500, 500, 2, 2920, []), r
 P
+run tern ledger list -P; is "$(head -1 out)" "id|name|state|jobid|attempts|step|loss|ckpt|updated" "-P has the columns that scripts know"
 run tern ledger list -n; is "$(wc -l <out)" 4 "-n prints no heading"
 run tern ledger list -o help; status 0; for f in id name progress tok/s left tags elapsed; do grep -q "^$f " out; ok $? "-o help lists $f"; done
 run tern ledger list -o name%-6,state%4 -N sft; is "$(tail -1 out)" "sft    done" "-o takes widths"
@@ -86,6 +87,32 @@ P
 run tern ledger list -N "$(printf 'a|b\n*')" -P -n -o attempts; is "$(cat out)" 1 "a pattern finds such a name"
 run tern ledger list -N "$(printf '\033]0;x\007')"; status 2; ! grep -q "$(printf '\033')" err; ok $? "an error repeats no command of a terminal"
 [ ! -e pwned ]; ok $? "no name was executed"
+# ---- a ledger of many runs: its time is told
+export TERN_LEDGER=$WORK/many; mkdir many; N=$(long && echo 10000 || echo 300)
+WRITER_SPEED=2 "$W" many new 1 0 1 20 done >id; tern ledger fold
+python3 - many "$(head -1 id)" "$N" <<'P'
+import os, sqlite3, sys
+root, base, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.chmod(root + "/ledger.db", 0o644)
+db = sqlite3.connect(root + "/ledger.db")
+first = "%s/runs/%s/run.db" % (root, base)
+st = os.stat(first)
+letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+run, attempt = (list(db.execute("SELECT * FROM " + t).fetchone()) for t in ("run", "attempt"))
+names = [d[1] for d in db.execute("PRAGMA table_info(run)")]
+run[names.index("recipe")] += "# a line as long as those that people write, for a recipe of two kB\n" * 28
+for i in range(n - 1):
+    id = "00" + "".join(letters[i >> 5 * k & 31] for k in range(3, -1, -1)) + base[6:]
+    os.mkdir("%s/runs/%s" % (root, id)); os.link(first, "%s/runs/%s/run.db" % (root, id))
+    run[0] = attempt[0] = id
+    run[names.index("name")] = "run-%d" % (i % 500)
+    for t, row in ("run", run), ("attempt", attempt), ("source", [id, st.st_ino, st.st_mtime_ns, st.st_size]):
+        db.execute("INSERT INTO %s VALUES(%s)" % (t, ",".join("?" * len(row))), row)
+db.commit(); db.close(); os.chmod(root + "/ledger.db", 0o444)
+P
+began=$(date +%s%N); run tern ledger list -n; is "$(wc -l <out)" "$N" "a ledger of $N runs lists all"
+bound $((($(date +%s%N) - began) / 1000000)) 50 "milliseconds of a list of $N runs"
+is "$(tern ledger list -n -N run-7 | wc -l)" $(((N - 1 + 492) / 500)) "a pattern finds its runs among them"
 # A recipe that is none.
 export TERN_LEDGER=$WORK/broken; mkdir broken
 WRITER_RECIPE='steps: [' "$W" broken new 1 0 1 3 >/dev/null; WRITER_RECIPE=$(head -c 20000 /dev/zero | tr '\0' '{') "$W" broken new 1 0 1 3 >/dev/null

@@ -35,7 +35,7 @@ static const struct tern_report_field attempt_fields[] = {
 };
 static const struct tern_report_field checkpoint_fields[] = {
     {"step", "of which", true},
-    {"state", "published, verified, failed, deleted, foreign", false},
+    {"state", "writing, published, verified, failed, deleted, foreign", false},
     {"attempt", "that made it", true},
     {"effective", "no: a later attempt began before it", false},
     {"size", "of all shards", true},

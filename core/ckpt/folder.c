@@ -543,7 +543,7 @@ static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how 
         return -1;
     /* The lease's own are of saves that have failed; a dry run would get a lease. */
     *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease) + 1
-                   : how->dry_run ? last + 1
+                   : how->dry_run ? last + 2
                                   : 0;
     return 0;
 }

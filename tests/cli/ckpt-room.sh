@@ -28,10 +28,10 @@ mkdir empty; run tern ckpt du empty; status 0
 
 # ---- prune
 run tern ckpt prune -n --keep 2 run; status 0
-out_has '3 checkpoints and 1 unfinished would go'; out_has 'run/.trash-step-00000005-0a0b0c0d'; is "$(ls run | grep -c step-)" 7 "--dry-run removes nothing"
+out_has '3 checkpoints and 2 unfinished would go'; out_has 'run/.trash-step-00000005-0a0b0c0d'; is "$(ls run | grep -c step-)" 7 "--dry-run removes nothing"
 run tern ckpt prune --keep 2 --keep-every 20 run; status 0
-out_has '2 checkpoints and 1 unfinished removed'; out_has 'run/step-00000010'
-is "$(cd run && echo step-*)" "step-00000020 step-00000040 step-00000050 step-00000060.bad-1 step-00000070.tmp-1" "the newest two, milestones and refused ones stay"
+out_has '2 checkpoints and 2 unfinished removed'; out_has 'run/step-00000010'
+is "$(cd run && echo step-*)" "step-00000020 step-00000040 step-00000050 step-00000060.bad-1" "the newest two, milestones and refused ones stay, and nothing half"
 [ ! -e run/.trash-step-00000005-0a0b0c0d ] && [ -d run/other ]; ok $? "trash goes, other folders stay"
 [ -z "$(ls run | grep claim-)" ]; ok $? "nothing of the prune stays" || ls -A run
 run tern ckpt verify --full run; status 0 "what stays verifies"

@@ -112,7 +112,7 @@ listed() { state running | grep -qx 'orphan|running'; }
 until_true listed
 silent() { quiet; [ "$(state silent)" = 'orphan|silent' ]; } # the owner's beat may fall between the two
 until_true silent; ok $? "a run whose owner records nothing for minutes is listed as silent"
-shown() { quiet; tern ledger show orphan --ledger ledger | grep -q '^state *silent'; }
+shown() { quiet; tern ledger show orphan --ledger ledger | grep -q '^ *state *silent'; }
 until_true shown; ok $? "tern ledger show has the silent run, too"
 if long; then until_true listed; ok $? "a silent run is listed as running again at the owner's next heartbeat"; fi
 kill -9 $sup; ended; quiet

@@ -8,8 +8,8 @@
  *     [ piece | piece | piece | piece ]   a ring; the storage begins with each piece at once, so
  * that an fsync(2) at the end has little left to do
  *
- * The file is written from its offset 0 on; nobody else writes to it meanwhile.  One thread calls
- * these functions.
+ * The file is written from its offset 0 on; no other thread writes to it meanwhile.  One thread
+ * calls these functions.
  */
 #ifndef TERN_BASE_BEHIND_H
 #define TERN_BASE_BEHIND_H

@@ -82,7 +82,7 @@ int tern_store_head(struct tern_store *s, const char *name, struct tern_store_he
  * MD5). */
 int tern_store_read(struct tern_store *s, const char *name, const char *etag, uint64_t at,
                     size_t len, void *to, struct tern_err *err);
-/* Likewise, without the checksum: for a caller who has a digest of its own, and wants an object
+/* Likewise, without the checksum: for a caller that has a digest of its own, and wants an object
  * that is damaged at the server at once and not an error after minutes. */
 int tern_store_read_unchecked(struct tern_store *s, const char *name, const char *etag, uint64_t at,
                               size_t len, void *to, struct tern_err *err);

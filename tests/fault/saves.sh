@@ -1,7 +1,7 @@
 #!/bin/bash
 # kill -9 of one of eight ranks, or of the whole run, at each stage of a save that goes on beside training:
 # the checkpoint before it or the new one loads, the ledger says which, and the run ends with the bits of
-# one that nobody killed.
+# a run that was left alone.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 . "$ROOT/tests/lib/saves.sh"
@@ -15,7 +15,7 @@ on_disk() { ls checkpoints | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tr '\n' ' '; 
 all_states() { sql "$1" "select step || ' ' || state from checkpoint order by step" | tr '\n' ','; }
 strays() { ls -A checkpoints | grep -c 'tmp\|trash'; }
 
-begin whole "${args[@]}"; ended; status 0 "eight ranks that nobody kills"
+begin whole "${args[@]}"; ended; status 0 "eight ranks that are left alone"
 is "$(on_disk)" "6 8 " "they leave two checkpoints"
 is "$(all_states whole)" "2 deleted,4 deleted,6 published,8 published," "and the ledger says what became of each"
 tiny_digests >weights; tiny_curve whole >curve

@@ -20,7 +20,7 @@ is "$(on_disk)" "6 8 " "they leave two checkpoints"
 is "$(all_states whole)" "2 deleted,4 deleted,6 published,8 published," "and the ledger says what became of each"
 tiny_digests >weights; tiny_curve whole >curve
 
-# STAGE:STEP:RANK (saves.c), who is killed, the steps on disk then, their states where they are not
+# STAGE:STEP:RANK (saves.c), the processes that are killed, the steps on disk then, their states where they are not
 # published: copy:2 is of the second save, that of step 4, as the others; at pruned step 2 goes, and 4
 # and 6 are there.
 n=0

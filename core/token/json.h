@@ -71,6 +71,8 @@ bool tern_token_json_all_bytes(const struct tern_token_json *j);
 /* The bytes that a text in GPT-2's alphabet stands for, written to `to` (len bytes); 0 bytes when a
  * character is not in it.  `to` may be `s`. */
 size_t tern_token_json_bytes(const char *s, size_t len, char *to);
+/* The letter of GPT-2's alphabet that stands for a byte: below U+0144. */
+uint32_t tern_token_json_letter(uint8_t byte);
 void tern_token_names_free(struct tern_token_names *names); /* NULL is fine */
 
 /* ---- steps (json_steps.c) ---- */

@@ -25,6 +25,13 @@ static inline int letter_byte(uint32_t code)
     return (int)(code <= 0x20 ? code : code <= 0x42 ? code - 0x21 + 0x7f : 0xad);
 }
 
+uint32_t tern_token_json_letter(uint8_t byte)
+{
+    if (letter_byte(byte) == byte)
+        return byte;
+    return 0x100u + (byte <= 0x20 ? byte : byte == 0xad ? 0x43u : byte - 0x7fu + 0x21u);
+}
+
 size_t tern_token_json_bytes(const char *s, size_t len, char *to)
 {
     size_t n = 0;

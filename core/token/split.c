@@ -446,6 +446,8 @@ size_t tern_token_split_digit(const char *s, size_t n)
 
 #define SHORT "'s|'t|'re|'ve|'m|'ll|'d"
 enum { PARTS = 7, SPELLINGS = 3 };
+#define LLAMA3_WORDS "(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define LLAMA3_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 enum tern_split tern_token_split_named(const char *regex)
 {
@@ -500,4 +502,16 @@ enum tern_split tern_token_split_named(const char *regex)
     other:;
     }
     return TERN_SPLIT_NONE;
+}
+
+const char *tern_token_split_expression(enum tern_split how)
+{
+    /* As the published files of each family spell it. */
+    static const char *const expressions[] = {
+        [TERN_SPLIT_GPT2] = SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+        [TERN_SPLIT_LLAMA3] = LLAMA3_WORDS "\\p{N}{1,3}" LLAMA3_REST,
+        [TERN_SPLIT_QWEN2] = LLAMA3_WORDS "\\p{N}" LLAMA3_REST,
+    };
+
+    return expressions[how];
 }

@@ -39,5 +39,7 @@ size_t tern_token_split_digit(const char *s, size_t n);
 /* The way of a regular expression as tokenizer.json spells it, in any of the published spellings;
  * TERN_SPLIT_NONE when it is not one of them. */
 enum tern_split tern_token_split_named(const char *regex);
+/* The expression of a way, a constant; NULL for TERN_SPLIT_NONE. */
+const char *tern_token_split_expression(enum tern_split how);
 
 #endif

@@ -79,6 +79,11 @@ enum { TERN_TOKEN_NAMES = 3 };
 int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
                          struct tern_err *err);
 
+/* Write a tiktoken vocabulary (tern_token_format) as a `tokenizer.json` to `path`, durable, whole
+ * or not at all: the same ids and the same name (tern_token_json_hash).  Libraries that read it put
+ * BOS before each text, as those of Llama 3 do. */
+int tern_token_write_json(const struct tern_token *t, const char *path, struct tern_err *err);
+
 /* The text of one id as it stands in the vocabulary ("▁the", "<0x0A>", "</s>"): not terminated,
  * *len bytes, belongs to `t`.  NULL when `id` is out of range. */
 const char *tern_token_piece(const struct tern_token *t, uint32_t id, size_t *len);

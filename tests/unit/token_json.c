@@ -446,6 +446,45 @@ static void test_ignored(void)
     tern_token_free(t);
 }
 
+/* ---- written ---- */
+
+/* Llama 3's vocabulary as its tokenizer.model has it, and as the file made of that has it. */
+static void test_written(void)
+{
+    static const char *const texts[] = {"Hello world", "  it's 12345 \"quoted\\\" \r\n\n x",
+                                        "caf\xc3\xa9 \xe4\xbd\xa0 \xf0\x9f\x98\x80",
+                                        "<|eot_id|> in a text"};
+    struct tern_err err = {0};
+    uint8_t hash[TERN_SHA256_BYTES], names[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
+    struct tern_token *t = tern_token_load(SHARED "llama3/tokenizer.model", &err);
+    char *path = tern_fs_join(work, "tokenizer.json");
+
+    if (!t) {
+        tap_skip("Llama 3's vocabulary written as JSON: ../shared/data is not there");
+        free(path);
+        return;
+    }
+    ok(tern_token_write_json(t, path, &err) == 0, "Llama 3's vocabulary is written as JSON");
+    struct tern_token *j = tern_token_load(path, &err);
+    if (ok(j != NULL, "the written vocabulary is read again: %s", err.text)) {
+        ok(j->n_vocab == t->n_vocab && j->bos == t->bos && j->eos == t->eos,
+           "the written vocabulary has the size, BOS and EOS of its source");
+        ok(j->n_added == 256, "the written vocabulary has the 256 special tokens");
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            char expected[1024];
+            snprintf(expected, sizeof expected, "%s", ids_of(t, texts[i], true));
+            is(ids_of(j, texts[i], true), expected, "the written vocabulary gives text %zu its ids",
+               i);
+        }
+    }
+    tern_token_hash(t, hash);
+    ok(tern_token_json_hash(path, names, &err) == 1 && memcmp(names[0], hash, sizeof hash) == 0,
+       "the written vocabulary has the name of its source");
+    tern_token_free(j);
+    tern_token_free(t);
+    free(path);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -460,6 +499,7 @@ int main(void)
     test_refusals();
     test_whole_files();
     test_damaged();
+    test_written();
     remove_file("tokenizer.json");
     rmdir(work);
     return tap_done();

@@ -317,7 +317,9 @@ const struct tern_cmd ckpt_export_cmd = {
     .args_max = 1,
     .summary = "write a checkpoint's model for other programs",
     .about = "Writes a folder that transformers, vLLM and llama.cpp load: config.json, the "
-             "tokenizer's files, and safetensors, in one file or several with an index.  If the "
+             "tokenizer's files, and safetensors, in one file or several with an index.  Llama 3's "
+             "tokenizer.model of Meta is written as tokenizer.json.  If no tokenizer_config.json "
+             "is there, one is written: it names BOS, EOS and the class.  If the "
              "run trained adapters (LoRA, DoRA), this command writes only the adapters, as PEFT "
              "does: adapter_model.safetensors and adapter_config.json.  The folder appears whole "
              "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best; or a folder with "

@@ -72,6 +72,14 @@ int tern_convert_write_beside(struct tern_convert_export *x, bool *ret_tokenizer
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);
 
+/* ---- tokenizer.c ---- */
+
+/* The tokenizer's files lie in `x->temp`: make them ones that transformers, vLLM and llama.cpp's
+ * converter read as the model was trained.  A tiktoken file becomes a tokenizer.json, and
+ * tokenizer_config.json is written where there is none.  A tokenizer that tern does not read is
+ * left as it is, with a word. */
+int tern_convert_complete_tokenizer(const struct tern_convert_export *x, struct tern_err *err);
+
 /* ---- merge.c ---- */
 
 /* The weights that adapters are put into: of a checkpoint of ours (DIR/latest, too), whose arrays

@@ -180,17 +180,24 @@ static bool is_tokenizer(const char *name)
            strcmp(name, "vocab.json") == 0;
 }
 
+/* A tokenizer's files come from one folder: those of two would contradict each other. */
+static bool belongs_to_tokenizer(const char *name)
+{
+    return strcmp(name, "config.json") != 0 && strcmp(name, "generation_config.json") != 0;
+}
+
 /* From the checkpoint's own copies, whose digests are checked; files that it lacks, from `from`. */
 static int copy_companions(struct tern_convert_export *x, const char *from, bool own,
                            bool *tokenizer, struct tern_err *err)
 {
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
     size_t n = tern_ckpt_companions(own ? tern_ckpt_path(x->c) : from, files), len = 0;
+    const bool has_one = *tokenizer;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         char *text = NULL, *to = tern_fs_join(x->temp, files[i].name);
-        if (!tern_fs_exists(to)) {
+        if (!tern_fs_exists(to) && !(has_one && belongs_to_tokenizer(files[i].name))) {
             /* tokenizer.json of a large vocabulary: 35 MB. */
             rc = own ? tern_ckpt_file_read(x->c, files[i].name, &text, &len, err)
                      : tern_fs_read(files[i].path, 64 << 20, &text, &len, err);
@@ -230,7 +237,9 @@ int tern_convert_write_beside(struct tern_convert_export *x, bool *ret_tokenizer
                               struct tern_err *err)
 {
     *ret_tokenizer = false;
-    return write_config(x, err) < 0 ? -1 : write_companions(x, ret_tokenizer, err);
+    if (write_config(x, err) < 0 || write_companions(x, ret_tokenizer, err) < 0)
+        return -1;
+    return *ret_tokenizer ? tern_convert_complete_tokenizer(x, err) : 0;
 }
 
 /* ------------------------------------------------------------------ its name */

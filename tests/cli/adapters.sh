@@ -36,7 +36,7 @@ is "$(names peft-dora/adapter_model.safetensors | grep -c '^base_model.model.mod
 # Put into the weights.
 for m in lora dora; do
     run tern ckpt merge $m/latest -o $m-hf; status 0
-    is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a merge makes a whole Hugging Face folder"
+    is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model tokenizer_config.json " "a merge makes a whole Hugging Face folder"
     a=$(nats $m/latest); b=$(nats $m-hf); c=$(nats base)
     d=$(tern ledger sql --ledger ledger -r $m -n -P "select printf('%.17g', nll) from eval where step = 8")
     near "$a" "$b" && near "$b" "$d" && awk -v a="$a" -v c="$c" 'BEGIN {exit !(a - c < -1)}'

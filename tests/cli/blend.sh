@@ -16,7 +16,7 @@ nats() { tern eval run.yaml --only --checkpoint "$1" --json 2>/dev/null | jq -r 
 
 # A folder of Hugging Face, with what the first model or the base has beside its weights.
 blend base $one; status 0; err_has 'linear of 2 models, 20 tensors'
-is "$(ls out-dir | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a blend is a whole Hugging Face folder"
+is "$(ls out-dir | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model tokenizer_config.json " "a blend is a whole Hugging Face folder"
 cmp base/generation_config.json out-dir/generation_config.json; ok $? "the generation config of the first model comes along"
 is "$(jq -S 'del(.torch_dtype)' out-dir/config.json)" "$(jq -S 'del(.torch_dtype)' base/config.json)" "the config of the first model comes along"
 n=$(nats out-dir); awk -v n="$n" -v b="$(nats base)" 'BEGIN {exit !(b > 0 && n > b / 2 && n < b * 1.5)}'; ok $? "tern eval takes the blend ($n)"

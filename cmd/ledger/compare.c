@@ -21,15 +21,6 @@ static void add_metric(struct compare *c, const char *name, bool held_out)
         c->metrics[c->n_metrics++] = (struct compare_metric){tern_strdup(name), held_out};
 }
 
-static bool has_set(const struct compare *c, const char *name)
-{
-    for (size_t i = 0; i < c->n; i++)
-        for (size_t k = 0; k < c->runs[i].evals.n; k++)
-            if (strcmp(c->runs[i].evals.evals[k].set, name) == 0)
-                return true;
-    return false;
-}
-
 /* The error of a name that no run has tells the nearest. */
 static int no_metric(const struct compare *c, const char *name, struct tern_err *err)
 {
@@ -60,7 +51,7 @@ static int want_metric(struct compare *c, const char *name, struct tern_err *err
 {
     bool there = false;
 
-    if (has_set(c, name)) {
+    if (compare_has_set(c, name)) {
         add_metric(c, name, true);
         return 0;
     }
@@ -97,49 +88,12 @@ static int choose_metrics(struct compare *c, struct tern_err *err)
     return 0;
 }
 
-static void label_runs(struct compare *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        const struct show_facts *f = &c->runs[i].facts;
-        bool twice = !f->run->name;
-        for (size_t k = 0; k < c->n && !twice; k++)
-            twice = k != i && c->runs[k].facts.run->name &&
-                    strcmp(c->runs[k].facts.run->name, f->run->name) == 0;
-        c->runs[i].label = twice ? tern_strf("%.12s", f->id) : tern_strf("%s", f->run->name);
-    }
-}
-
 static int read_runs(struct compare *c, int n, char **args, struct tern_err *err)
 {
-    c->runs = tern_alloc((size_t)n, sizeof *c->runs, "runs", err);
-    if (!c->runs)
+    if (compare_read(c, n, args, err) < 0)
         return -1;
-    for (int i = 0; i < n; i++) {
-        struct compare_run *r = &c->runs[c->n];
-        if (show_facts_read(args[i], &r->facts, err) < 0)
-            return -1;
-        c->n++;
-        if (tern_ledger_evals(r->facts.ledger, &r->evals, err) < 0)
-            return -1;
-    }
-    label_runs(c);
     compare_group(c);
     return choose_metrics(c, err);
-}
-
-static void free_runs(struct compare *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        struct compare_run *r = &c->runs[i];
-        show_facts_free(&r->facts);
-        tern_ledger_rows_free(&r->evals);
-        for (size_t k = 0; k < COMPARE_METRICS_MAX; k++)
-            tern_ledger_series_free(&r->series[k]);
-        free(r->label);
-    }
-    for (size_t k = 0; k < c->n_metrics; k++)
-        free(c->metrics[k].name);
-    free(c->runs);
 }
 
 /* ---------------------------------------------------------------- tables */
@@ -440,8 +394,6 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct compare c = {0};
     int rc = -1;
 
-    if (n_args > COMPARE_RUNS_MAX)
-        return tern_err_set(err, TERN_USAGE, "more than %d runs", COMPARE_RUNS_MAX);
     if (show_price(&usd_hour, err) == 0)
         rc = read_runs(&c, n_args, args, err);
     if (rc == 0 && show.json)
@@ -453,7 +405,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         for (enum compare_axis a = 0; a < COMPARE_AXES && rc == 0; a++)
             rc = print_place(&c, a, err);
     }
-    free_runs(&c);
+    compare_free(&c);
     return rc;
 }
 

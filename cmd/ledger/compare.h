@@ -28,6 +28,13 @@ struct compare {
     int n_groups;
 };
 
+/* Read the runs that `args` [n] name (an arg NULL: the newest), with their evaluations and labels.
+ * Start from {0}; free it also when this failed. */
+int compare_read(struct compare *c, int n, char **args, struct tern_err *err);
+void compare_free(struct compare *c);
+/* Has a run an evaluation on a held-out set of that name? */
+bool compare_has_set(const struct compare *c, const char *name);
+
 /* Where runs are compared. */
 enum compare_axis { COMPARE_STEPS, COMPARE_TOKENS, COMPARE_SECONDS, COMPARE_AXES };
 extern const char *const compare_axis_names[COMPARE_AXES];

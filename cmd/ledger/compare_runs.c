@@ -1,4 +1,5 @@
-/* What tern ledger compare compares: differences of recipes, groups, values at equal places. */
+/* Several runs at once: read, their labels, differences of recipes, groups, values at equal places.
+ */
 #include "cmd/ledger/compare.h"
 
 #include <math.h>
@@ -6,6 +7,63 @@
 #include <string.h>
 
 const char *const compare_axis_names[COMPARE_AXES] = {"steps", "tokens", "seconds"};
+
+/* ---------------------------------------------------------------- reading */
+
+bool compare_has_set(const struct compare *c, const char *name)
+{
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < c->runs[i].evals.n; k++)
+            if (strcmp(c->runs[i].evals.evals[k].set, name) == 0)
+                return true;
+    return false;
+}
+
+static void label_runs(struct compare *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const struct show_facts *f = &c->runs[i].facts;
+        bool twice = !f->run->name;
+        for (size_t k = 0; k < c->n && !twice; k++)
+            twice = k != i && c->runs[k].facts.run->name &&
+                    strcmp(c->runs[k].facts.run->name, f->run->name) == 0;
+        c->runs[i].label = twice ? tern_strf("%.12s", f->id) : tern_strf("%s", f->run->name);
+    }
+}
+
+int compare_read(struct compare *c, int n, char **args, struct tern_err *err)
+{
+    if (n > COMPARE_RUNS_MAX)
+        return tern_err_set(err, TERN_USAGE, "more than %d runs", COMPARE_RUNS_MAX);
+    c->runs = tern_alloc((size_t)n, sizeof *c->runs, "runs", err);
+    if (!c->runs)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        struct compare_run *r = &c->runs[c->n];
+        if (show_facts_read(args[i], &r->facts, err) < 0)
+            return -1;
+        c->n++;
+        if (tern_ledger_evals(r->facts.ledger, &r->evals, err) < 0)
+            return -1;
+    }
+    label_runs(c);
+    return 0;
+}
+
+void compare_free(struct compare *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct compare_run *r = &c->runs[i];
+        show_facts_free(&r->facts);
+        tern_ledger_rows_free(&r->evals);
+        for (size_t k = 0; k < COMPARE_METRICS_MAX; k++)
+            tern_ledger_series_free(&r->series[k]);
+        free(r->label);
+    }
+    for (size_t k = 0; k < c->n_metrics; k++)
+        free(c->metrics[k].name);
+    free(c->runs);
+}
 
 /* ---------------------------------------------------------------- recipes */
 

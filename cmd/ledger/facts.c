@@ -94,6 +94,17 @@ double show_sum_at(const struct show_sum *s, double step)
     return total;
 }
 
+double show_facts_at(const struct show_facts *f, enum show_axis axis, double step)
+{
+    const struct show_sum *const sums[] = {[SHOW_TOKENS] = &f->tokens,
+                                           [SHOW_SECONDS] = &f->seconds,
+                                           [SHOW_NODE_HOURS] = &f->node_hours_sum};
+
+    if (axis == SHOW_STEPS)
+        return step;
+    return sums[axis]->n && step <= 0 ? 0 : show_sum_at(sums[axis], step);
+}
+
 /* ---------------------------------------------------------------- time */
 
 /* What an attempt's points tell. */
@@ -132,6 +143,39 @@ static int64_t end_of(const struct show_facts *f, size_t i, const struct points 
     return p->newest_ns > a->begin_ns ? p->newest_ns : a->begin_ns;
 }
 
+static double hours_until(const struct tern_ledger_attempt *a, int64_t until_ns)
+{
+    return until_ns > a->begin_ns ? (double)(until_ns - a->begin_ns) * 1e-9 / 3600 : 0;
+}
+
+int show_facts_sum_node_hours(struct show_facts *f, struct tern_err *err)
+{
+    struct tern_ledger_series all = {0}, s = {0};
+    double *hours = NULL;
+    int rc = -1;
+
+    if (tern_ledger_series(f->ledger, "step_seconds", /* all= */ true, &all, err) < 0 ||
+        tern_ledger_series(f->ledger, "step_seconds", /* all= */ false, &s, err) < 0 ||
+        !(hours = tern_alloc(s.n + 1, sizeof *hours, "node-hours", err)))
+        goto out;
+    for (size_t k = 0; k < f->attempts.n; k++) {
+        const struct tern_ledger_attempt *a = &f->attempts.attempts[k];
+        const double nodes = (double)show_attempt_nodes(a);
+        struct points p;
+        add_points(&all, a->attempt, &p);
+        const int64_t end = end_of(f, k, &p);
+        for (size_t i = 0; a->begin_ns && i < s.n; i++)
+            hours[i] += hours_until(a, s.wall_ns[i] < end ? s.wall_ns[i] : end) * nodes;
+    }
+    f->node_hours_sum = (struct show_sum){s.n, s.step, hours};
+    s.step = NULL;
+    rc = 0;
+out:
+    tern_ledger_series_free(&all);
+    tern_ledger_series_free(&s);
+    return rc;
+}
+
 static void add_times(struct show_facts *f, const struct tern_ledger_series *all)
 {
     int64_t before_ns = 0, begin_ns = 0;
@@ -146,7 +190,7 @@ static void add_times(struct show_facts *f, const struct tern_ledger_series *all
         const int64_t end = end_of(f, i, &p);
         const double s = end > a->begin_ns ? (double)(end - a->begin_ns) * 1e-9 : 0;
         f->nodes = show_attempt_nodes(a);
-        f->node_hours += s * (double)f->nodes / 3600;
+        f->node_hours += hours_until(a, end) * (double)f->nodes;
         f->rank_hours += s * (double)(a->world > 0 ? a->world : 1) / 3600;
         if (!show_attempt_trains(a))
             continue;
@@ -316,5 +360,7 @@ void show_facts_free(struct show_facts *f)
     free(f->tokens.total);
     free(f->seconds.step);
     free(f->seconds.total);
+    free(f->node_hours_sum.step);
+    free(f->node_hours_sum.total);
     *f = (struct show_facts){0};
 }

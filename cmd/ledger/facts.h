@@ -22,6 +22,7 @@ struct show_facts {
     const char *state;
     struct show_recipe recipe;
     struct show_sum tokens, seconds; /* of training steps */
+    struct show_sum node_hours_sum;  /* of show_facts_sum_node_hours */
 
     /* Of attempts at training, in seconds.  wall: from the first's beginning to the last's end, or
      * newest record; it is the sum of the others. */
@@ -72,5 +73,14 @@ int show_price(double *ret_usd_hour, struct tern_err *err);
 double show_sum_step(const struct show_sum *s, double limit);
 /* The sum up to `step`; NAN: there is none. */
 double show_sum_at(const struct show_sum *s, double step);
+
+/* Fill node_hours_sum: node-hours of all attempts until each training step that counts was done. */
+int show_facts_sum_node_hours(struct show_facts *f, struct tern_err *err);
+
+/* What a run has spent where it is at a step. */
+enum show_axis { SHOW_STEPS, SHOW_TOKENS, SHOW_SECONDS, SHOW_NODE_HOURS };
+/* Of training steps that count, and the node-hours of all attempts, up to `step`; before the first
+ * step 0; NAN: not known. */
+double show_facts_at(const struct show_facts *f, enum show_axis axis, double step);
 
 #endif

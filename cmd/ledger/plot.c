@@ -1,93 +1,57 @@
 /* tern ledger plot: curves in the terminal. */
-#include "cmd/ledger/show.h"
+#include "cmd/ledger/plot.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-enum { MAX_LINES = 6, MAX_MARKS = 4096, ROWS = 20 };
+enum { MAX_LINES = 6 };
 
-static bool all, log_y, ascii;
-static int64_t rows;
+/* The metrics of a run that share a picture. */
+struct metrics {
+    struct show_facts facts; /* where the axis asks for them */
+    struct tern_ledger *ledger;
+    struct plot_axis axis;
+    char *const *names;
+    struct tern_ledger_series series[MAX_LINES];
+    size_t n;
+};
 
-/* The first step of `attempt` that is drawn; -1 for none. */
-static int64_t first_drawn(const struct tern_ledger_series *s, uint32_t attempt)
+static int draw(struct metrics *m, struct tern_err *err)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->attempt[i] == attempt)
-            return (int64_t)s->step[i];
-    return -1;
-}
-
-/* Restarts (where a later attempt began) and effective checkpoints. */
-static size_t find_marks(struct tern_ledger *l, const struct tern_ledger_series *drawn,
-                         struct tern_report_mark *to)
-{
-    struct tern_ledger_rows a = {0}, c = {0};
-    size_t n = 0;
-
-    if (tern_ledger_attempts(l, &a, NULL) == 0 && tern_ledger_checkpoints(l, &c, NULL) == 0) {
-        for (size_t i = 1; i < a.n && n < MAX_MARKS; i++) {
-            const struct tern_ledger_attempt *t = &a.attempts[i];
-            int64_t from =
-                t->resumed_step >= 0 ? t->resumed_step + 1 : first_drawn(drawn, t->attempt);
-            if (from >= 0)
-                to[n++] = (struct tern_report_mark){(double)from, 'R'};
-        }
-        for (size_t i = 0; i < c.n && n < MAX_MARKS; i++) {
-            const struct tern_ledger_checkpoint *k = &c.checkpoints[i];
-            if (k->effective && k->state &&
-                (strcmp(k->state, "published") == 0 || strcmp(k->state, "verified") == 0))
-                to[n++] = (struct tern_report_mark){(double)k->step, 'C'};
-        }
-    }
-    tern_ledger_rows_free(&a);
-    tern_ledger_rows_free(&c);
-    return n;
-}
-
-static int picture_rows(void)
-{
-    struct winsize w;
-
-    if (rows)
-        return (int)(rows < 200 ? rows : 200);
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row >= ROWS + 4)
-        return w.ws_row / 2 > ROWS ? w.ws_row / 2 : ROWS;
-    return ROWS;
-}
-
-static int draw(struct tern_ledger *l, const struct tern_ledger_series *s,
-                const struct tern_report_line *lines, size_t n, struct tern_err *err)
-{
-    struct tern_report_mark *marks = tern_alloc(MAX_MARKS, sizeof *marks, "marks", err);
+    struct tern_report_line lines[MAX_LINES];
+    double *smooth[MAX_LINES] = {NULL};
+    struct plot_marks marks = {0};
     struct tern_ledger_rows run = {0};
-    struct tern_buf b = {0};
+    char *title = NULL;
+    int rc = -1;
 
-    if (!marks || tern_ledger_runs(l, &run, err) < 0) {
-        free(marks);
-        return -1;
+    if (tern_ledger_runs(m->ledger, &run, err) < 0 ||
+        plot_marks_add(&marks, m->ledger, &m->facts, &m->axis, /* row= */ 0, err) < 0)
+        goto out;
+    for (size_t k = 0; k < m->n; k++) {
+        struct tern_ledger_series *s = &m->series[k];
+        const double *y = plot_smoothed(s->value, s->n, &smooth[k]);
+        for (size_t i = 0; m->axis.kind != SHOW_STEPS && i < s->n; i++)
+            s->step[i] = plot_axis_at(&m->axis, &m->facts, s->step[i]);
+        lines[k] = (struct tern_report_line){.label = m->names[k],
+                                             .x = s->step,
+                                             .y = y,
+                                             .n = s->n,
+                                             .quantity = (int)k,
+                                             .sign = m->n > 1 ? tern_report_sign(k) : '\0'};
     }
-    char *title = tern_strf("%s  %s%s", run.n && run.runs[0].name ? run.runs[0].name : "",
-                            n == 1 ? lines[0].label : "", log_y ? "  (log)" : "");
-    struct tern_report_plot p = {.title = title,
-                                 .x_label = "step",
-                                 .columns = tern_cmd_columns(),
-                                 .rows = picture_rows(),
-                                 .utf8 = !ascii && tern_report_utf8(),
-                                 .color = tern_cmd_color(STDOUT_FILENO),
-                                 .log_y = log_y,
-                                 .lines = lines,
-                                 .n_lines = n,
-                                 .marks = marks,
-                                 .n_marks = find_marks(l, s, marks),
-                                 .mark_help = "R restart, C checkpoint"};
-    tern_report_plot(&b, &p);
+    title = tern_strf("%s  %s%s", run.n && run.runs[0].name ? run.runs[0].name : "",
+                      m->n == 1 ? m->names[0] : "", plot.log_y ? "  (log)" : "");
+    struct tern_report_plot p = {
+        .title = title, .x_label = m->axis.label, .lines = lines, .n_lines = m->n};
+    rc = plot_print(&p, &marks, err);
+out:
+    for (size_t k = 0; k < m->n; k++)
+        free(smooth[k]);
     free(title);
-    free(marks);
+    free(marks.marks);
     tern_ledger_rows_free(&run);
-    return show_buf(&b, err);
+    return rc;
 }
 
 static int print_json(const struct tern_ledger_series *s, char *const *names, size_t n,
@@ -128,40 +92,72 @@ static int name_metrics(struct tern_ledger *l, struct tern_err *err)
     return -1;
 }
 
-static int run(int n_args, char **args, struct tern_err *err)
+/* The ledger of the run that is named; the sums of its steps where the axis asks for them. */
+static int open_run(struct metrics *m, const char *typed, struct tern_err *err)
+{
+    if (plot_axis_parse(&m->axis, err) < 0)
+        return -1;
+    if (m->axis.kind == SHOW_STEPS)
+        return (m->ledger = show_open_run(typed, err)) ? 0 : -1;
+    if (show_facts_read(typed, &m->facts, err) < 0)
+        return -1;
+    m->ledger = m->facts.ledger;
+    return plot_axis_read(&m->axis, &m->facts, err);
+}
+
+static int plot_metrics(int n_args, char **args, struct tern_err *err)
 {
     static char *loss[] = {"loss"};
-    struct tern_ledger_series s[MAX_LINES] = {{0}};
-    struct tern_report_line lines[MAX_LINES];
-    char **names = n_args > 1 ? args + 1 : loss;
-    size_t n = n_args > 1 ? (size_t)n_args - 1 : 1;
-    int rc = -1;
-    struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
+    struct metrics m = {.names = n_args > 1 ? args + 1 : loss,
+                        .n = n_args > 1 ? (size_t)n_args - 1 : 1};
+    int rc = open_run(&m, n_args ? args[0] : NULL, err);
 
-    if (!l)
-        return -1;
-    for (size_t k = 0; k < n; k++) {
-        if (tern_ledger_series(l, names[k], all, &s[k], err) < 0) {
-            name_metrics(l, err);
-            goto out;
-        }
-        lines[k] = (struct tern_report_line){names[k], s[k].step, s[k].value, s[k].n};
-    }
-    rc = show.json ? print_json(s, names, n, err) : draw(l, s, lines, n, err);
-out:
-    for (size_t k = 0; k < n; k++)
-        tern_ledger_series_free(&s[k]);
-    tern_ledger_close(l);
+    for (size_t k = 0; k < m.n && rc == 0; k++)
+        if (tern_ledger_series(m.ledger, m.names[k], plot.all, &m.series[k], err) < 0)
+            rc = name_metrics(m.ledger, err);
+    if (rc == 0)
+        rc = show.json ? print_json(m.series, m.names, m.n, err) : draw(&m, err);
+    for (size_t k = 0; k < m.n; k++)
+        tern_ledger_series_free(&m.series[k]);
+    if (m.ledger != m.facts.ledger)
+        tern_ledger_close(m.ledger);
+    show_facts_free(&m.facts);
     return rc;
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    if (plot.held_out)
+        return plot_held_out(n_args, args, err);
+    if (plot.baseline || plot.sets.n || plot.a_byte)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "--baseline, --set and --byte are about held-out sets: give --held-out");
+    if (n_args > 1 + MAX_LINES)
+        return tern_err_set(err, TERN_USAGE, "more than %d metrics in one picture", MAX_LINES);
+    return plot_metrics(n_args, args, err);
 }
 
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
-    {"all", 0, TERN_OPT_FLAG, .to.flag = &all,
+    {"held-out", 'H', TERN_OPT_FLAG, .to.flag = &plot.held_out,
+     .help = "perplexities on held-out sets; every argument is a RUN"},
+    {"set", 0, TERN_OPT_LIST, "NAME", .to.list = &plot.sets,
+     .help = "with --held-out, this set (again for more); default: all"},
+    {"byte", 0, TERN_OPT_FLAG, .to.flag = &plot.a_byte,
+     .help = "perplexity a byte, which models of different tokenizers have in common"},
+    {"baseline", 0, TERN_OPT_TEXT, "RUN", .to.text = &plot.baseline,
+     .help = "the newest results of this run as dashes across the picture"},
+    {"against", 0, TERN_OPT_TEXT, "AXIS", "steps", .to.text = &plot.against,
+     .help = "steps, tokens, seconds (of training steps) or dollars (of all attempts so far)"},
+    SHOW_OPT_PRICE,
+    {"log", 0, TERN_OPT_FLAG, .to.flag = &plot.log_y, .help = "logarithmic values"},
+    {"smooth", 0, TERN_OPT_INT, "N", .to.integer = &plot.smooth,
+     .help = "draw means of N values: each with as many before as behind it"},
+    {"all", 0, TERN_OPT_FLAG, .to.flag = &plot.all,
      .help = "also values that a later attempt superseded"},
-    {"log", 0, TERN_OPT_FLAG, .to.flag = &log_y, .help = "logarithmic values"},
-    {"ascii", 0, TERN_OPT_FLAG, .to.flag = &ascii, .help = "no braille (also without UTF-8)"},
-    {"rows", 0, TERN_OPT_INT, "N", .to.integer = &rows,
+    {"ascii", 0, TERN_OPT_FLAG, .to.flag = &plot.ascii, .help = "no braille (also without UTF-8)"},
+    {"rows", 0, TERN_OPT_INT, "N", .to.integer = &plot.rows,
      .help = "lines of the picture (default: half the terminal, at least 20)"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print the points as JSON"},
     {0},
@@ -169,13 +165,19 @@ static const struct tern_opt opts[] = {
 
 const struct tern_cmd ledger_plot = {
     .name = "plot",
-    .args = "[RUN [METRIC...]]",
-    .summary = "draw metrics of a run over its steps",
-    .about = "Without METRIC the training loss; up to 6 share one picture. Every column keeps its "
-             "smallest and largest value.",
+    .args = "[RUN [METRIC...]] | --held-out [RUN...]",
+    .summary = "draw metrics of a run, or held-out perplexities of runs",
+    .about =
+        "Without METRIC the training loss; up to 6 share one picture. Every column keeps its "
+        "smallest and largest value. Below the axis R marks restarts, C checkpoints. --held-out "
+        "draws the perplexities that runs and 'tern eval RUN --checkpoints' recorded, a curve a "
+        "run "
+        "and set; the legend gives each one's newest value. Where a metric or set would lie flat "
+        "on the others' scale, a second scale stands at the right.",
     .examples = "  tern ledger plot latest\n"
-                "  tern ledger plot pubmed-cpt grad_norm --log\n",
+                "  tern ledger plot pubmed-cpt grad_norm --log\n"
+                "  tern ledger plot cpt lora --held-out --against tokens --baseline base\n",
     .opts = opts,
-    .args_max = 1 + MAX_LINES,
+    .args_max = -1,
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* Line plots for terminals: braille has two dots across and four down in a character. */
-#include "core/report/report.h"
+#include "core/report/plot_scale.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,9 @@ enum {
     MAX_COLUMNS = 1000,
     MIN_ROWS = 8,
     MAX_ROWS = 200,
-    MAX_TICKS = 16,
-    LABEL = 9, /* characters of a y label: "-1.25e-10" */
+    MAX_LINES = 255,
+    LABEL = 9,    /* characters of a y label: "-1.25e-10" */
+    SIGN_GAP = 6, /* characters between signs of a line */
 };
 
 struct canvas {
@@ -21,8 +22,17 @@ struct canvas {
     int across, down;  /* dots in a character */
     uint8_t *dots;     /* [rows][columns]: bits as in braille */
     uint8_t *line;     /* [rows][columns]: which line drew there last, from 1 */
-    double x0, x1, y0, y1;
+    char *sign;        /* [rows][columns]: in place of the dots */
+    double x0, x1;
+    struct tern_report_range y[2]; /* of the left scale, and the right one */
+    bool two;                      /* there is a right one */
+    uint8_t right[MAX_LINES];      /* which of them a line has */
 };
+
+static int clamp(int v, int lo, int hi)
+{
+    return v < lo ? lo : v > hi ? hi : v;
+}
 
 static int dot_columns(const struct canvas *c)
 {
@@ -58,15 +68,6 @@ static int place(double v, double lo, double hi, int n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-/* y as drawn; false when it breaks the line. */
-static bool height(const struct tern_report_plot *p, double y, double *out)
-{
-    if (!isfinite(y) || (p->log_y && y <= 0))
-        return false;
-    *out = p->log_y ? log10(y) : y;
-    return true;
-}
-
 /* What falls into one column of dots: first, last, lowest, highest. */
 struct slot {
     bool used, joined; /* joined: no break between the slot before and this one */
@@ -76,18 +77,19 @@ struct slot {
 static void draw(struct canvas *c, const struct tern_report_plot *p,
                  const struct tern_report_line *l, int number, struct slot *slots)
 {
+    const struct tern_report_range scale = c->y[c->right[number - 1]];
     int n = dot_columns(c);
     bool broken = true;
 
     memset(slots, 0, (size_t)n * sizeof *slots);
     for (size_t i = 0; i < l->n; i++) {
         double y;
-        if (!isfinite(l->x[i]) || !height(p, l->y[i], &y)) {
+        if (!isfinite(l->x[i]) || !tern_report_height(p->log_y, l->y[i], &y)) {
             broken = true;
             continue;
         }
         struct slot *s = &slots[place(l->x[i], c->x0, c->x1, n)];
-        int at = place(y, c->y0, c->y1, dot_rows(c));
+        int at = place(y, scale.lo, scale.hi, dot_rows(c));
         if (!s->used)
             *s = (struct slot){true, !broken, at, at, at, at};
         s->last = at;
@@ -113,64 +115,62 @@ static void draw(struct canvas *c, const struct tern_report_plot *p,
     }
 }
 
-/* Steps of 1, 2 or 5 times a power of ten, at most `max` of them in [lo, hi]. */
-static double tick_step(double lo, double hi, int max)
+/* Dashes across the picture. */
+static void draw_level(struct canvas *c, const struct tern_report_plot *p, int number)
 {
-    double raw = (hi - lo) / max;
-    double power = pow(10, floor(log10(raw)));
-    double m = raw / power;
+    const struct tern_report_range scale = c->y[c->right[number - 1]];
+    double y;
 
-    return power * (m <= 1.0000001 ? 1 : m <= 2.0000001 ? 2 : m <= 5.0000001 ? 5 : 10);
+    if (!tern_report_height(p->log_y, p->lines[number - 1].y[0], &y))
+        return;
+    for (int x = 0; x < c->columns; x++)
+        for (int i = 0; x % 3 < 2 && i < c->across; i++)
+            set(c, x * c->across + i, place(y, scale.lo, scale.hi, dot_rows(c)), number);
 }
 
-static int ticks(double lo, double hi, int max, double to[MAX_TICKS])
+/* Signs at points of the line, SIGN_GAP apart.  Where points are dense, lines begin one behind the
+ * other, so that curves that run together show both signs. */
+static void draw_signs(struct canvas *c, const struct tern_report_plot *p, int number)
 {
-    int n = 0;
+    const struct tern_report_line *l = &p->lines[number - 1];
+    const struct tern_report_range scale = c->y[c->right[number - 1]];
+    int next = l->n * SIGN_GAP > (size_t)c->columns ? 2 * (number - 1) : 0;
 
-    if (!(hi > lo)) {
-        to[0] = lo;
-        return 1;
+    for (size_t i = 0; l->sign && i < l->n; i++) {
+        double y;
+        if (!isfinite(l->x[i]) || !tern_report_height(p->log_y, l->y[i], &y))
+            continue;
+        int x = place(l->x[i], c->x0, c->x1, dot_columns(c)) / c->across;
+        int row = c->rows - 1 - place(y, scale.lo, scale.hi, dot_rows(c)) / c->down;
+        if (x < next)
+            continue;
+        const size_t at = (size_t)row * (size_t)c->columns + (size_t)x;
+        c->sign[at] = l->sign;
+        c->line[at] = (uint8_t)number;
+        next = x + SIGN_GAP;
     }
-    double step = tick_step(lo, hi, max);
-    for (double i = ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9 && n < MAX_TICKS; i++)
-        to[n++] = i * step;
-    return n;
 }
 
-/* Short: 1500, 0.05, 2.5e-05, 150k, 2M. */
-static void label(char *to, size_t n, double v)
+static bool find_ranges(const struct tern_report_plot *p, struct canvas *c)
 {
-    double a = fabs(v);
-
-    if (a >= 1e6 && a < 1e12)
-        snprintf(to, n, a >= 1e9 ? "%.4gG" : "%.4gM", a >= 1e9 ? v / 1e9 : v / 1e6);
-    else if (a >= 1e4 && a < 1e6)
-        snprintf(to, n, "%.5gk", v / 1e3);
-    else
-        snprintf(to, n, "%.4g", a < 1e-300 ? 0 : v);
-}
-
-static bool ranges(const struct tern_report_plot *p, struct canvas *c)
-{
-    bool any = false;
+    struct tern_report_range x = {0};
 
     for (size_t k = 0; k < p->n_lines; k++) {
-        for (size_t i = 0; i < p->lines[k].n; i++) {
-            double x = p->lines[k].x[i], y;
-            if (!isfinite(x) || !height(p, p->lines[k].y[i], &y))
-                continue;
-            if (!any) {
-                c->x0 = c->x1 = x;
-                c->y0 = c->y1 = y;
-            }
-            any = true;
-            c->x0 = x < c->x0 ? x : c->x0;
-            c->x1 = x > c->x1 ? x : c->x1;
-            c->y0 = y < c->y0 ? y : c->y0;
-            c->y1 = y > c->y1 ? y : c->y1;
+        const struct tern_report_line *l = &p->lines[k];
+        const struct tern_report_range r = tern_report_heights(l, p->log_y);
+        if (!r.any)
+            continue;
+        tern_report_range_add(&c->y[c->right[k]], r.lo);
+        tern_report_range_add(&c->y[c->right[k]], r.hi);
+        for (size_t i = 0; !l->level && i < l->n; i++) {
+            double y;
+            if (isfinite(l->x[i]) && tern_report_height(p->log_y, l->y[i], &y))
+                tern_report_range_add(&x, l->x[i]);
         }
     }
-    return any;
+    c->x0 = x.lo;
+    c->x1 = x.hi;
+    return c->y[0].any && x.any;
 }
 
 static const char *const colors[] = {"\033[36m", "\033[33m", "\033[35m",
@@ -197,96 +197,64 @@ static void put_dots(struct tern_buf *to, bool utf8, uint8_t dots)
     tern_buf_puts(to, s);
 }
 
+/* The labels of a row, of the left and the right scale; "" where there is no tick. */
+struct labels {
+    char text[2][32];
+};
+
 static void put_row(struct tern_buf *to, const struct tern_report_plot *p, const struct canvas *c,
-                    int row, const char *left)
+                    int row, const struct labels *labels)
 {
-    int last = -1, now = 0;
+    const char *left = labels->text[0], *right = labels->text[1];
+    int last = c->two ? c->columns - 1 : -1, now = 0;
     size_t base = (size_t)row * (size_t)c->columns;
 
     tern_buf_printf(to, "%*s %s", LABEL, left, p->utf8 ? (*left ? "┤" : "│") : *left ? "+" : "|");
     for (int x = 0; x < c->columns; x++)
-        if (c->dots[base + (size_t)x])
-            last = x;
+        if (c->dots[base + (size_t)x] || c->sign[base + (size_t)x])
+            last = c->two ? last : x;
     for (int x = 0; x <= last; x++) {
-        int line = c->dots[base + (size_t)x] ? c->line[base + (size_t)x] : now;
+        const size_t at = base + (size_t)x;
+        int line = c->dots[at] || c->sign[at] ? c->line[at] : now;
         if (line != now)
             color(to, p, line);
         now = line;
-        put_dots(to, p->utf8, c->dots[base + (size_t)x]);
+        if (c->sign[at])
+            tern_buf_add(to, &c->sign[at], 1);
+        else
+            put_dots(to, p->utf8, c->dots[at]);
     }
     if (now)
         color(to, p, 0);
+    if (c->two)
+        tern_buf_printf(to, "%s%s%s",
+                        p->utf8  ? (*right ? "├" : "│")
+                        : *right ? "+"
+                                 : "|",
+                        *right ? " " : "", right);
     tern_buf_puts(to, "\n");
 }
 
 static void put_rows(struct tern_buf *to, const struct tern_report_plot *p, const struct canvas *c)
 {
-    double at[MAX_TICKS];
-    int n = ticks(c->y0, c->y1, c->rows / 3 < MAX_TICKS ? c->rows / 3 : MAX_TICKS - 1, at);
+    const int max = c->rows / 3 < TERN_REPORT_TICKS ? c->rows / 3 : TERN_REPORT_TICKS - 1;
+    double at[2][TERN_REPORT_TICKS];
+    int n[2] = {0, 0};
 
+    for (int k = 0; k <= c->two; k++)
+        n[k] = p->log_y ? tern_report_log_ticks(c->y[k].lo, c->y[k].hi, max, at[k])
+                        : tern_report_ticks(c->y[k].lo, c->y[k].hi, max, at[k]);
     for (int row = 0; row < c->rows; row++) {
-        char left[32] = "";
-        for (int i = 0; i < n; i++)
-            if ((dot_rows(c) - 1 - place(at[i], c->y0, c->y1, dot_rows(c))) / c->down == row)
-                label(left, sizeof left, p->log_y ? pow(10, at[i]) : at[i]);
-        put_row(to, p, c, row, left);
+        struct labels labels = {{"", ""}};
+        for (int k = 0; k <= c->two; k++)
+            for (int i = 0; i < n[k]; i++) {
+                int y = dot_rows(c) - 1 - place(at[k][i], c->y[k].lo, c->y[k].hi, dot_rows(c));
+                if (y / c->down == row)
+                    tern_report_tick_label(labels.text[k], sizeof labels.text[k],
+                                           p->log_y ? pow(10, at[k][i]) : at[k][i]);
+            }
+        put_row(to, p, c, row, &labels);
     }
-}
-
-static void put_marks(struct tern_buf *to, const struct tern_report_plot *p, const struct canvas *c)
-{
-    char *row = malloc((size_t)c->columns + 1);
-
-    if (!row)
-        return;
-    memset(row, ' ', (size_t)c->columns);
-    row[c->columns] = '\0';
-    for (size_t i = 0; i < p->n_marks; i++) {
-        double x = p->marks[i].x;
-        if (!(x >= c->x0 && x <= c->x1))
-            continue;
-        char *at = &row[place(x, c->x0, c->x1, dot_columns(c)) / c->across];
-        /* Where two fall together the rarer, a restart, is shown. */
-        if (*at != 'R')
-            *at = p->marks[i].sign;
-    }
-    for (int n = c->columns; n && row[n - 1] == ' ';)
-        row[--n] = '\0';
-    if (*row)
-        tern_buf_printf(to, "%*s  %s   %s\n", LABEL, "", row, p->mark_help ? p->mark_help : "");
-    free(row);
-}
-
-static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
-                       const struct canvas *c)
-{
-    double at[MAX_TICKS];
-    int n = ticks(c->x0, c->x1, c->columns / 12 < MAX_TICKS ? c->columns / 12 : MAX_TICKS - 1, at);
-    struct tern_buf marks = {0};
-    int used = 0;
-
-    tern_buf_printf(to, "%*s %s", LABEL, "", p->utf8 ? "└" : "+");
-    for (int x = 0, i = 0; x < c->columns; x++) {
-        bool tick = false;
-        for (; i < n && place(at[i], c->x0, c->x1, dot_columns(c)) / c->across <= x; i++)
-            tick = true;
-        tern_buf_puts(to, p->utf8 ? (tick ? "┬" : "─") : tick ? "+" : "-");
-    }
-    tern_buf_puts(to, "\n");
-    for (int i = 0; i < n; i++) {
-        char s[32];
-        label(s, sizeof s, at[i]);
-        int len = (int)strlen(s), x = place(at[i], c->x0, c->x1, dot_columns(c)) / c->across;
-        int start = x - len / 2 < 0 ? 0 : x - len / 2;
-        if (start < used)
-            continue;
-        tern_buf_printf(&marks, "%*s%s", start - used, "", s);
-        used = start + len + 1;
-        tern_buf_puts(&marks, " ");
-    }
-    tern_buf_printf(to, "%*s  %s%s\n", LABEL, "", marks.data ? marks.data : "",
-                    p->x_label ? p->x_label : "");
-    tern_buf_free(&marks);
 }
 
 static void put_clean(struct tern_buf *to, const char *text)
@@ -298,57 +266,192 @@ static void put_clean(struct tern_buf *to, const char *text)
     free(s);
 }
 
-static void put_legend(struct tern_buf *to, const struct tern_report_plot *p)
+/* Characters, each of which takes a column. */
+static int width(const char *s)
 {
+    int n = 0;
+
+    for (; *s; s++)
+        n += (*s & 0xc0) != 0x80;
+    return n;
+}
+
+/* `text` with at most `max` characters, right aligned there; one that is cut ends in '+'. */
+static void put_fixed(struct tern_buf *to, const char *text, int max)
+{
+    char *s = tern_strdup(text), *at = s;
+
+    tern_str_mask(s);
+    if (width(s) > max) {
+        for (int n = 0; n < max - 1; n++)
+            for (at++; (*at & 0xc0) == 0x80;)
+                at++;
+        at[0] = '+';
+        at[1] = '\0';
+    }
+    tern_buf_printf(to, "%*s%s", max - width(s), "", s);
+    free(s);
+}
+
+static void put_marks(struct tern_buf *to, const struct tern_report_plot *p, const struct canvas *c,
+                      size_t which)
+{
+    char *row = malloc((size_t)c->columns + 1);
+
+    if (!row)
+        return;
+    memset(row, ' ', (size_t)c->columns);
+    row[c->columns] = '\0';
+    for (size_t i = 0; i < p->n_marks; i++) {
+        double x = p->marks[i].x;
+        if (p->marks[i].row != which || !(x >= c->x0 && x <= c->x1))
+            continue;
+        char *at = &row[place(x, c->x0, c->x1, dot_columns(c)) / c->across];
+        /* Where two fall together the rarer, a restart, is shown. */
+        if (*at != 'R')
+            *at = p->marks[i].sign;
+    }
+    for (int n = c->columns; n && row[n - 1] == ' ';)
+        row[--n] = '\0';
+    if (*row) {
+        put_fixed(to, p->mark_labels ? p->mark_labels[which] : "", LABEL);
+        tern_buf_printf(to, "  %s\n", row);
+    }
+    free(row);
+}
+
+static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
+                       const struct canvas *c)
+{
+    double at[TERN_REPORT_TICKS];
+    int max = c->columns / 12 < TERN_REPORT_TICKS ? c->columns / 12 : TERN_REPORT_TICKS - 1;
+    int n = tern_report_ticks(c->x0, c->x1, max, at);
+    struct tern_buf marks = {0};
+    int used = 0, placed = 0;
+
+    tern_buf_printf(to, "%*s %s", LABEL, "", p->utf8 ? "└" : "+");
+    for (int x = 0, i = 0; x < c->columns; x++) {
+        bool tick = false;
+        for (; i < n && place(at[i], c->x0, c->x1, dot_columns(c)) / c->across <= x; i++)
+            tick = true;
+        tern_buf_puts(to, p->utf8 ? (tick ? "┬" : "─") : tick ? "+" : "-");
+    }
+    tern_buf_puts(to, "\n");
+    for (int i = 0; i < n; i++) {
+        char s[32];
+        tern_report_tick_label(s, sizeof s, at[i]);
+        int len = (int)strlen(s), x = place(at[i], c->x0, c->x1, dot_columns(c)) / c->across;
+        int start = clamp(x - len / 2, 0, c->columns > len ? c->columns - len : 0);
+        if (start < used)
+            continue;
+        tern_buf_printf(&marks, "%*s%s", start - placed, "", s);
+        placed = start + len;
+        used = placed + 1;
+    }
+    put_fixed(to, p->x_label ? p->x_label : "", LABEL);
+    tern_buf_printf(to, "  %s\n", marks.data ? marks.data : "");
+    tern_buf_free(&marks);
+}
+
+/* One entry a line of the picture, several in a row of the terminal where they fit. */
+static void put_legend(struct tern_buf *to, const struct tern_report_plot *p,
+                       const struct canvas *c)
+{
+    const int end = clamp(p->columns, MIN_COLUMNS, MAX_COLUMNS) - 1;
+    int used = LABEL + 2;
+
+    tern_buf_printf(to, "%*s  ", LABEL, "");
     if (p->title) {
-        tern_buf_printf(to, "%*s  ", LABEL, "");
         put_clean(to, p->title);
+        used += width(p->title);
     }
     for (size_t i = 0; i < p->n_lines && (p->n_lines > 1 || !p->title); i++) {
-        tern_buf_puts(to, i || p->title ? "   " : "           ");
+        const struct tern_report_line *l = &p->lines[i];
+        const char sign[] = {l->sign, ' ', '\0'};
+        const char *side = !c->two ? "" : c->right[i] ? " (right)" : " (left)";
+        const int room = end - LABEL - 2 - 2 - width(side), need = 2 + width(side);
+        const int text = width(l->label) < room ? width(l->label) : room;
+        if (used > LABEL + 2 && used + 3 + need + text > end) {
+            tern_buf_printf(to, "\n%*s  ", LABEL, "");
+            used = LABEL + 2;
+        } else if (used > LABEL + 2) {
+            tern_buf_puts(to, "   ");
+            used += 3;
+        }
         color(to, p, (int)i + 1);
-        tern_buf_puts(to, p->utf8 ? "━ " : "- ");
-        put_clean(to, p->lines[i].label);
+        tern_buf_puts(to, l->level  ? (p->utf8 ? "╌ " : "- ")
+                          : l->sign ? sign
+                          : p->utf8 ? "━ "
+                                    : "- ");
+        put_fixed(to, l->label, text);
+        tern_buf_puts(to, side);
         color(to, p, 0);
+        used += need + text;
     }
     tern_buf_puts(to, "\n");
 }
 
-static int clamp(int v, int lo, int hi)
+static void put_picture(struct tern_buf *to, const struct tern_report_plot *p, struct canvas *c)
 {
-    return v < lo ? lo : v > hi ? hi : v;
+    const size_t mark_rows = p->n_mark_rows ? p->n_mark_rows : 1;
+
+    put_legend(to, p, c);
+    put_rows(to, p, c);
+    put_x_axis(to, p, c);
+    for (size_t i = 0; p->n_marks && i < mark_rows; i++)
+        put_marks(to, p, c, i);
+    if (p->n_marks && p->mark_help)
+        tern_buf_printf(to, "%*s  %s\n", LABEL, "", p->mark_help);
 }
 
-void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p)
+void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *given)
 {
+    struct tern_report_plot q = *given;
+    const struct tern_report_plot *p = &q;
+    q.n_lines = q.n_lines < MAX_LINES ? q.n_lines : MAX_LINES;
+
     struct canvas c = {
         .columns = clamp(p->columns, MIN_COLUMNS, MAX_COLUMNS) - LABEL - 3,
         .rows = clamp(p->rows, MIN_ROWS, MAX_ROWS) - 3 - (p->n_marks > 0), /* title, axis, labels */
         .across = p->utf8 ? 2 : 1,
         .down = p->utf8 ? 4 : 3,
     };
+    if (p->n_lines)
+        c.two = tern_report_scales(p, c.right);
+    c.columns -= c.two ? LABEL + 2 : 0;
     size_t cells = (size_t)c.columns * (size_t)c.rows;
     struct slot *slots = calloc((size_t)dot_columns(&c), sizeof *slots);
 
     c.dots = calloc(cells, 1);
     c.line = calloc(cells, 1);
-    if (!slots || !c.dots || !c.line) {
+    c.sign = calloc(cells, 1);
+    if (!slots || !c.dots || !c.line || !c.sign) {
         to->failed = true;
-    } else if (!ranges(p, &c)) {
+    } else if (!find_ranges(p, &c)) {
         put_clean(to, p->title ? p->title : "plot");
         tern_buf_puts(to, ": nothing to draw: no finite value\n");
     } else {
-        for (size_t i = 0; i < p->n_lines && i < 255; i++)
-            draw(&c, p, &p->lines[i], (int)i + 1, slots);
-        put_legend(to, p);
-        put_rows(to, p, &c);
-        put_x_axis(to, p, &c);
-        if (p->n_marks)
-            put_marks(to, p, &c);
+        for (size_t i = 0; i < p->n_lines; i++)
+            if (p->lines[i].level)
+                draw_level(&c, p, (int)i + 1);
+        for (size_t i = 0; i < p->n_lines; i++)
+            if (!p->lines[i].level)
+                draw(&c, p, &p->lines[i], (int)i + 1, slots);
+        for (size_t i = 0; i < p->n_lines; i++)
+            draw_signs(&c, p, (int)i + 1);
+        put_picture(to, p, &c);
     }
     free(slots);
     free(c.dots);
     free(c.line);
+    free(c.sign);
+}
+
+char tern_report_sign(size_t i)
+{
+    static const char signs[] = "ox+*#@%&";
+
+    return signs[i % (sizeof signs - 1)];
 }
 
 bool tern_report_utf8(void)

@@ -65,17 +65,22 @@ struct tern_report_line {
     const char *label;
     const double *x, *y; /* [n], x not decreasing; a y that is not finite breaks the line */
     size_t n;
+    int quantity; /* lines of one number measure the same, and share a scale */
+    char sign;    /* one ASCII character at its points, where there is room; 0: none */
+    bool level;   /* not a curve: dashes at the height y[0], n is 1 */
 };
 
 /* A vertical mark under the picture. */
 struct tern_report_mark {
     double x;
     char sign; /* one ASCII character: 'R' restart, 'C' checkpoint */
+    size_t row;
 };
 
 struct tern_report_plot {
-    const char *title, *x_label; /* or NULL */
-    int columns, rows;           /* of the whole picture, at least 30 by 8 */
+    const char *title, *x_label; /* or NULL; of x_label nine characters are shown */
+    int columns, rows;           /* of the picture without its legend's further lines and mark_help,
+                                    at least 30 by 8 */
     bool utf8;                   /* braille; else ASCII */
     bool color;                  /* ANSI colours, one a line */
     bool log_y;                  /* values at or below 0 break the line */
@@ -83,12 +88,23 @@ struct tern_report_plot {
     size_t n_lines;
     const struct tern_report_mark *marks; /* in any order */
     size_t n_marks;
+    const char *const *mark_labels; /* [n_mark_rows], of rows of marks; NULL: one row without */
+    size_t n_mark_rows;
     const char *mark_help; /* "R restart, C checkpoint"; shown when there are marks */
 };
 
 /* Draws with the smallest and largest value of every column of dots, so that no spike is averaged
- * away; ticks at 1, 2 or 5 times a power of ten.  Says so when there is nothing to draw. */
+ * away; ticks at 1, 2 or 5 times a power of ten.  Where one quantity would lie flat on the other's
+ * scale, there is a second one at the right, and the legend says which line is on which.  Says so
+ * when there is nothing to draw. */
 void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p);
+
+/* The sign of line `i`: o x + * ..., again and again. */
+char tern_report_sign(size_t i);
+
+/* to[n]: means of up to `window` values around each, of as many before as behind; a value that is
+ * not finite stays, and enters no mean.  `to` and `from` may not overlap. */
+void tern_report_smooth(double *to, const double *from, size_t n, size_t window);
 
 /* Does the environment's locale (LC_ALL, LC_CTYPE, LANG) speak UTF-8? */
 bool tern_report_utf8(void);

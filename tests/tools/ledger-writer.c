@@ -10,6 +10,8 @@
  *     WRITER_NAME, WRITER_USER, WRITER_RECIPE, WRITER_CAUSE    as texts
  *     WRITER_SPEED=S      tokens, tokens_per_second and step_seconds (S) of each step, too; facts
  * of the run: steps, parameters, rows and records WRITER_STEPS=N      the steps of those facts
+ *     WRITER_EVERY=N      a checkpoint and an eval every N steps, in place of every hundredth
+ *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
  *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
  */
 #include "core/base/clock.h"
@@ -30,6 +32,13 @@ static int check(int rc)
     return rc;
 }
 
+static const char *get(const char *name, const char *def)
+{
+    const char *value = getenv(name);
+
+    return value ? value : def;
+}
+
 static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step)
 {
     char path[4096];
@@ -44,14 +53,12 @@ static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step
                                  .bytes = 4000};
     check(tern_ledger_spool_checkpoint(s, &c, &err));
     check(tern_ledger_spool_eval(s, &e, &err));
+    if (getenv("WRITER_DOMAIN")) {
+        e.set = "domain";
+        e.nll *= atof(getenv("WRITER_DOMAIN"));
+        check(tern_ledger_spool_eval(s, &e, &err));
+    }
     check(tern_ledger_spool_sync(s, &err));
-}
-
-static const char *get(const char *name, const char *def)
-{
-    const char *value = getenv(name);
-
-    return value ? value : def;
 }
 
 /* What a trainer says of itself. */
@@ -101,6 +108,7 @@ int main(int argc, char **argv)
         return check(-1), 1;
     const char *const speed = getenv("WRITER_SPEED");
     const double seconds = speed ? atof(speed) : 0;
+    const int64_t every = atoll(get("WRITER_EVERY", "100"));
     struct tern_ledger_run run = {.name = get("WRITER_NAME", "tried"),
                                   .user = get("WRITER_USER", "someone"),
                                   .recipe_path = "run.yaml",
@@ -129,7 +137,7 @@ int main(int argc, char **argv)
             if (write(1, ack, (size_t)n) != n)
                 return 3;
         }
-        if (i % 100 == 0)
+        if (i % every == 0)
             hundredth(s, argv[1], i);
     }
     write_findings(s);

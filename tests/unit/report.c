@@ -73,7 +73,7 @@ static const char *plot(struct tern_report_plot p)
 
 enum { N = 1000000 };
 
-static const struct tern_report_mark marks[] = {{0, 'C'}, {250000, 'R'}};
+static const struct tern_report_mark marks[] = {{.x = 0, .sign = 'C'}, {.x = 250000, .sign = 'R'}};
 static const struct tern_report_plot million = {.title = "loss",
                                                 .x_label = "step",
                                                 .columns = 80,
@@ -104,7 +104,7 @@ static int rows_with_dots(const char *s)
 /* One point in a million stands out. */
 static void test_spike(const double *x, double *y)
 {
-    struct tern_report_line l = {"loss", x, y, N};
+    struct tern_report_line l = {.label = "loss", .x = x, .y = y, .n = N};
     struct tern_report_plot p = million;
     p.lines = &l;
 
@@ -114,7 +114,7 @@ static void test_spike(const double *x, double *y)
     int rows_with_spike = rows_with_dots(s);
     ok(rows_with_spike == 12, "a spike of one in a million reaches the top (%d rows)",
        rows_with_spike);
-    has(s, "R   R restart", "restarts are marked");
+    has(s, "R\n           R restart\n", "restarts are marked, and the mark is told below");
     has(s, "10 ┤", "the axis has round ticks");
     has(s, "800k", "and short numbers");
     p.utf8 = false;
@@ -135,7 +135,7 @@ static void test_few_points(void)
 {
     struct tern_report_plot p = million;
     double one = 3;
-    struct tern_report_line single = {"x", &one, &one, 1};
+    struct tern_report_line single = {.label = "x", .x = &one, .y = &one, .n = 1};
     p.lines = &single;
     p.utf8 = true;
     ok(plot(p) && strstr(plot(p), "3 ┤"), "a single point");
@@ -146,7 +146,7 @@ static void test_few_points(void)
         gy[i] = i >= 3 && i <= 5 ? NAN : 1;
     }
     gy[8] = 1.5;
-    struct tern_report_line gap = {"x", gx, gy, 9};
+    struct tern_report_line gap = {.label = "x", .x = gx, .y = gy, .n = 9};
     p.lines = &gap;
     p.utf8 = false;
     has(plot(p), ".       ", "NaN breaks the line");
@@ -156,6 +156,123 @@ static void test_few_points(void)
     has(plot(p), "100", "a logarithmic axis");
     p.rows = p.columns = 0;
     ok(plot(p) != NULL, "the smallest picture");
+}
+
+/* ---------------------------------------------------------------- several lines */
+
+static const double steps[] = {0, 100, 200, 300}, low[] = {12, 11, 10, 9},
+                    near_low[] = {14, 12, 11, 9.5}, high[] = {900, 700, 500, 200};
+
+static const char *two_lines(const double *a, const double *b, int quantity, bool color)
+{
+    const struct tern_report_line lines[] = {
+        {.label = "one", .x = steps, .y = a, .n = 4, .sign = 'o'},
+        {.label = "two", .x = steps, .y = b, .n = 4, .sign = 'x', .quantity = quantity}};
+
+    return plot((struct tern_report_plot){.title = "two",
+                                          .x_label = "step",
+                                          .columns = 80,
+                                          .rows = 12,
+                                          .utf8 = true,
+                                          .color = color,
+                                          .lines = lines,
+                                          .n_lines = 2});
+}
+
+static void test_scales(void)
+{
+    const char *s = two_lines(low, high, 1, false);
+
+    printf("%s", s);
+    has(s, "o one (left)", "a quantity that would lie flat: the first line has the left scale");
+    has(s, "x two (right)", "a quantity that would lie flat: the other has the right one");
+    has(s, "├ 500", "the right scale has its own ticks");
+    has(s, "12 ┤", "the left scale has its own ticks");
+    ok(strstr(s, "\033") == NULL, "no colour where none is wanted");
+    s = two_lines(high, low, 1, false);
+    has(s, "o one (left)", "the first line has the left scale, also where it is the greater");
+    has(s, "├ 12", "the smaller quantity is then at the right");
+    s = two_lines(low, near_low, 1, false);
+    ok(!strstr(s, "(right)") && !strstr(s, "├"), "quantities of one magnitude share a scale");
+    s = two_lines(low, high, 0, false);
+    ok(!strstr(s, "(right)"), "lines of one quantity share a scale, whatever they are");
+    s = two_lines(low, high, 1, true);
+    has(s, "\033[36mo one (left)\033[0m", "the legend has the colour of its line");
+    has(s, "\033[33mx", "signs have the colour of their line");
+}
+
+static void test_level(void)
+{
+    const double y = 7;
+    const struct tern_report_line lines[] = {
+        {.label = "one", .x = steps, .y = low, .n = 4, .sign = 'o'},
+        {.label = "before", .y = &y, .n = 1, .level = true}};
+    const struct tern_report_plot p = {
+        .title = "t", .columns = 80, .rows = 12, .lines = lines, .n_lines = 2};
+    const char *s = plot(p);
+
+    printf("%s", s);
+    has(s, "- before", "a level has its place in the legend");
+    has(s, "|.. .. .. ", "a level is dashes across the picture, inside its range");
+}
+
+static void test_mark_rows(void)
+{
+    static const char *const names[] = {"lora", "a-name-that-is-long"};
+    const struct tern_report_line line = {.label = "one", .x = steps, .y = low, .n = 4};
+    const struct tern_report_mark marked[] = {{.x = 100, .sign = 'C'},
+                                              {.x = 100, .sign = 'R', .row = 1}};
+    const char *s = plot((struct tern_report_plot){.title = "t",
+                                                   .x_label = "seconds of training",
+                                                   .columns = 80,
+                                                   .rows = 12,
+                                                   .lines = &line,
+                                                   .n_lines = 1,
+                                                   .marks = marked,
+                                                   .n_marks = 2,
+                                                   .mark_labels = names,
+                                                   .n_mark_rows = 2});
+
+    printf("%s", s);
+    has(s, "\n     lora                        C\n", "marks of a run have a row with its name");
+    has(s, "\na-name-t+                        R\n", "a long name of a row is cut");
+    has(s, "\nseconds +  0 ", "a long name of the axis is cut");
+}
+
+static void test_log_ticks(void)
+{
+    const double decade[] = {9, 11, 20, 42};
+    const struct tern_report_line line = {.label = "one", .x = steps, .y = decade, .n = 4};
+    struct tern_report_plot p = {
+        .columns = 80, .rows = 24, .lines = &line, .n_lines = 1, .log_y = true};
+
+    has(plot(p), "\n       40 +", "ticks of a logarithmic axis are round values");
+    has(plot(p), "\n       10 +", "ticks of a logarithmic axis within a decade");
+    const double decades[] = {0.5, 20, 300, 2000};
+    const struct tern_report_line more = {.label = "one", .x = steps, .y = decades, .n = 4};
+    p.lines = &more;
+    for (const char *const *t = (const char *const[]){"1", "10", "100", "1000", NULL}; *t; t++) {
+        char want[32];
+        snprintf(want, sizeof want, "\n%9s +", *t);
+        has(plot(p), want, "a tick at a power of ten");
+    }
+}
+
+static void test_smooth(void)
+{
+    const double y[] = {1, 2, 6, NAN, 8, 10};
+    double to[6];
+
+    tern_report_smooth(to, y, 6, 3);
+    ok(to[0] == 1 && to[5] == 10, "smoothing keeps the first and the last value");
+    ok(to[1] == 3, "smoothing: the mean of three");
+    ok(to[2] == 4 && isnan(to[3]) && to[4] == 9, "smoothing: a NaN stays, and enters no mean");
+    tern_report_smooth(to, y, 6, 0);
+    ok(to[1] == 2 && to[4] == 8, "smoothing over nothing changes nothing");
+    tern_report_smooth(to, y, 6, 100);
+    ok(to[1] == 3 && to[0] == 1, "smoothing over more than there is");
+    ok(tern_report_sign(0) != tern_report_sign(1) && tern_report_sign(8) == tern_report_sign(0),
+       "signs of lines");
 }
 
 static void test_plot(void)
@@ -176,5 +293,10 @@ int main(void)
 {
     test_table();
     test_plot();
+    test_scales();
+    test_level();
+    test_mark_rows();
+    test_log_ticks();
+    test_smooth();
     return tap_done();
 }

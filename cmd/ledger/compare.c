@@ -326,11 +326,6 @@ static int print_place(const struct compare *c, enum compare_axis axis, struct t
 
 /* ---------------------------------------------------------------- JSON */
 
-static void set_number(json_t *j, const char *key, double v)
-{
-    json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_null());
-}
-
 static json_t *json_run(const struct compare *c, size_t i)
 {
     const struct compare_run *r = &c->runs[i];
@@ -339,7 +334,7 @@ static json_t *json_run(const struct compare *c, size_t i)
     json_t *j = show_json_run(r->facts.run);
 
     for (size_t k = 0; k < N_COSTS; k++)
-        set_number(j, costs[k].key, cost_of(r, (enum cost)k));
+        show_json_number(j, costs[k].key, cost_of(r, (enum cost)k));
     json_object_set_new(j, "group", show_json_int(r->group, -1));
     for (enum compare_axis a = 0; a < COMPARE_AXES; a++) {
         struct compare_place p;
@@ -350,7 +345,7 @@ static json_t *json_run(const struct compare *c, size_t i)
             double step;
             char *name = tern_strdup(c->metrics[k].name);
             tern_str_mask(name);
-            set_number(at, name, compare_value(r, &c->metrics[k], k, p.step[i], &step));
+            show_json_number(at, name, compare_value(r, &c->metrics[k], k, p.step[i], &step));
             free(name);
         }
         json_object_set_new(j, key, at);
@@ -381,7 +376,7 @@ static int print_json(const struct compare *c, struct tern_err *err)
     for (enum compare_axis a = 0; a < COMPARE_AXES; a++) {
         struct compare_place p;
         compare_find_place(c, a, &p);
-        set_number(limits, compare_axis_names[a], p.limit);
+        show_json_number(limits, compare_axis_names[a], p.limit);
     }
     json_object_set_new(j, "recipe", recipe);
     json_object_set_new(j, "equal", limits);

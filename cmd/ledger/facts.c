@@ -87,11 +87,16 @@ double show_sum_step(const struct show_sum *s, double limit)
 
 double show_sum_at(const struct show_sum *s, double step)
 {
-    double total = NAN;
+    size_t lo = 0, hi = s->n; /* steps before lo are at most `step`, those from hi are more */
 
-    for (size_t i = 0; i < s->n && s->step[i] <= step; i++)
-        total = s->total[i];
-    return total;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->step[mid] <= step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo ? s->total[lo - 1] : NAN;
 }
 
 double show_facts_at(const struct show_facts *f, enum show_axis axis, double step)

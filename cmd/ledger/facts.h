@@ -69,9 +69,18 @@ int show_price(double *ret_usd_hour, struct tern_err *err);
                                              .help = "price of a node for an hour"                 \
     }
 
+/* As tern ledger goodput, cost and why print them with --json; new references.  `price`: of a node
+ * for an hour, NAN: not known. */
+json_t *show_json_goodput(const struct show_facts *f);
+json_t *show_json_cost(const struct show_facts *f, double price);
+/* The attempts, each with its end, at most `evidence` checks and as many events (the newest), and
+ * what was lost. */
+int show_json_attempts(const struct show_facts *f, size_t evidence, json_t **ret_rows,
+                       struct tern_err *err);
+
 /* The step that `total` reaches last without going beyond `limit`; -1: none. */
 double show_sum_step(const struct show_sum *s, double limit);
-/* The sum up to `step`; NAN: there is none. */
+/* The sum up to `step`; NAN: there is none.  Takes log(n). */
 double show_sum_at(const struct show_sum *s, double step);
 
 /* Fill node_hours_sum: node-hours of all attempts until each training step that counts was done. */

@@ -290,6 +290,11 @@ json_t *show_json_int(int64_t v, int64_t unknown)
     return v == unknown ? json_null() : json_integer(v);
 }
 
+void show_json_number(json_t *j, const char *key, double v)
+{
+    json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_null());
+}
+
 json_t *show_json_time(int64_t wall_ns)
 {
     char s[40];
@@ -311,11 +316,6 @@ static void set_array(json_t *j, int64_t job, int64_t task)
 {
     json_object_set_new(j, "array_job", show_json_int(job, 0));
     json_object_set_new(j, "array_task", job > 0 ? json_integer(task) : json_null());
-}
-
-static json_t *json_finite(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
 }
 
 /* The words of a text, as a list. */
@@ -350,8 +350,8 @@ json_t *show_json_run(const struct tern_ledger_run *r)
     if (!r->has_loss)
         json_object_set_new(j, "last_loss_class", json_null());
     json_object_set_new(j, "steps", show_json_int(r->steps, -1));
-    json_object_set_new(j, "tokens_per_second", json_finite(r->tokens_per_second));
-    json_object_set_new(j, "step_seconds", json_finite(r->step_seconds));
+    show_json_number(j, "tokens_per_second", r->tokens_per_second);
+    show_json_number(j, "step_seconds", r->step_seconds);
     json_object_set_new(j, "tags", json_words(r->tags));
     json_object_set_new(j, "checkpoint_step", show_json_int(r->ckpt_step, -1));
     json_object_set_new(j, "lost_records", json_integer(r->lost));

@@ -88,6 +88,8 @@ int show_fields(const struct tern_report_field *fields, size_t n);
 /* JSON; texts that are no UTF-8 are mended. */
 json_t *show_json_text(const char *s);
 json_t *show_json_int(int64_t v, int64_t unknown);
+/* Set `key` to the number, or to null where it is not finite. */
+void show_json_number(json_t *j, const char *key, double v);
 json_t *show_json_time(int64_t wall_ns);
 json_t *show_json_attempt(const struct tern_ledger_attempt *a);
 json_t *show_json_run(const struct tern_ledger_run *r);

@@ -44,11 +44,6 @@ static void free_cells(struct show_cells *t)
     free(t->cells);
 }
 
-static void set_number(json_t *j, const char *key, double v)
-{
-    json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_null());
-}
-
 static json_t *of_run(const struct show_facts *f)
 {
     return json_pack("{s:s, s:o, s:o}", "id", f->id, "name", show_json_text(f->run->name), "state",
@@ -87,26 +82,43 @@ static const struct tern_report_field goodput_fields[] = {
 };
 enum { GOODPUT_FIELDS = sizeof goodput_fields / sizeof *goodput_fields };
 
+enum { PARTS = 6 };
+
+/* The parts of a run's time that add up to it; false: they are not known. */
+static bool parts_of(const struct show_facts *f, double ret_parts[PARTS])
+{
+    const double parts[PARTS] = {f->training_s, f->repeated_s, f->stall_s,
+                                 f->startup_s,  f->waiting_s,  f->other_s};
+
+    memcpy(ret_parts, parts, sizeof parts);
+    return f->timed && f->wall_s > 0;
+}
+
+json_t *show_json_goodput(const struct show_facts *f)
+{
+    static const char *const keys[PARTS] = {"training_seconds",   "repeated_seconds",
+                                            "checkpoint_seconds", "startup_seconds",
+                                            "waiting_seconds",    "other_seconds"};
+    double parts[PARTS];
+    const bool known = parts_of(f, parts);
+    json_t *r = of_run(f);
+
+    show_json_number(r, "wall_seconds", f->wall_s);
+    show_json_number(r, "goodput", known ? f->training_s / f->wall_s : NAN);
+    for (size_t i = 0; i < PARTS; i++)
+        show_json_number(r, keys[i], known ? parts[i] : NAN);
+    json_object_set_new(r, "repeated_steps", json_integer((json_int_t)f->repeated_steps));
+    return r;
+}
+
 static void add_goodput(struct show_cells *t, json_t *j, const struct show_facts *f)
 {
-    const double parts[] = {f->training_s, f->repeated_s, f->stall_s,
-                            f->startup_s,  f->waiting_s,  f->other_s};
-    static const char *const names[] = {"training", "repeated", "checkpoint",
-                                        "startup",  "waiting",  "other"};
-    const bool known = f->timed && f->wall_s > 0;
+    double parts[PARTS];
+    const bool known = parts_of(f, parts);
     char text[16];
 
     if (j) {
-        json_t *r = of_run(f);
-        set_number(r, "wall_seconds", f->wall_s);
-        set_number(r, "goodput", known ? f->training_s / f->wall_s : NAN);
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            char *key = tern_strf("%s_seconds", names[i]);
-            set_number(r, key, known ? parts[i] : NAN);
-            free(key);
-        }
-        json_object_set_new(r, "repeated_steps", json_integer((json_int_t)f->repeated_steps));
-        json_array_append_new(j, r);
+        json_array_append_new(j, show_json_goodput(f));
         return;
     }
     show_cell_text(t, f->run ? f->id : "total");
@@ -116,7 +128,7 @@ static void add_goodput(struct show_cells *t, json_t *j, const struct show_facts
         cell_real(t, "2", f->wall_s);
     else
         show_cell_text(t, show_short_seconds(text, f->wall_s));
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < PARTS; i++)
         cell_real(t, "1", known ? 100 * parts[i] / f->wall_s : NAN);
     show_cell_int(t, (int64_t)f->repeated_steps, -1);
 }
@@ -173,23 +185,34 @@ static const struct tern_report_field cost_fields[] = {
 enum { COST_FIELDS = sizeof cost_fields / sizeof *cost_fields };
 static double usd_hour;
 
+static double wasted_of(const struct show_facts *f)
+{
+    return f->timed && f->wall_s > 0 ? 1 - f->training_s / f->wall_s : NAN;
+}
+
+json_t *show_json_cost(const struct show_facts *f, double price)
+{
+    const double usd = f->node_hours * price;
+    json_t *r = of_run(f);
+
+    json_object_set_new(r, "attempts", json_integer(f->run->attempts));
+    json_object_set_new(r, "nodes", json_integer((json_int_t)f->nodes));
+    show_json_number(r, "node_hours", f->node_hours);
+    show_json_number(r, "rank_hours", f->rank_hours);
+    show_json_number(r, "tokens", f->trained_tokens);
+    show_json_number(r, "usd", usd);
+    show_json_number(r, "usd_per_million_tokens", usd / f->trained_tokens * 1e6);
+    show_json_number(r, "wasted", wasted_of(f));
+    return r;
+}
+
 static void add_cost(struct show_cells *t, json_t *j, const struct show_facts *f)
 {
     const double usd = f->node_hours * usd_hour;
-    const double wasted = f->timed && f->wall_s > 0 ? 1 - f->training_s / f->wall_s : NAN;
     char text[16];
 
     if (j) {
-        json_t *r = of_run(f);
-        json_object_set_new(r, "attempts", json_integer(f->run->attempts));
-        json_object_set_new(r, "nodes", json_integer((json_int_t)f->nodes));
-        set_number(r, "node_hours", f->node_hours);
-        set_number(r, "rank_hours", f->rank_hours);
-        set_number(r, "tokens", f->trained_tokens);
-        set_number(r, "usd", usd);
-        set_number(r, "usd_per_million_tokens", usd / f->trained_tokens * 1e6);
-        set_number(r, "wasted", wasted);
-        json_array_append_new(j, r);
+        json_array_append_new(j, show_json_cost(f, usd_hour));
         return;
     }
     show_cell_text(t, f->run ? f->id : "total");
@@ -205,7 +228,7 @@ static void add_cost(struct show_cells *t, json_t *j, const struct show_facts *f
         show_cell_text(t, show_short_count(text, f->trained_tokens));
     cell_real(t, "2", usd);
     cell_real(t, "2", usd / f->trained_tokens * 1e6);
-    cell_real(t, "1", 100 * wasted);
+    cell_real(t, "1", 100 * wasted_of(f));
 }
 
 static int run_cost(int n_args, char **args, struct tern_err *err)

@@ -14,7 +14,7 @@ enum { SQL_SECONDS = 30, EVIDENCE_MAX = 8 };
 static bool whole;
 
 struct past {
-    struct show_facts facts;
+    const struct show_facts *facts;
     struct tern_ledger_rows events, health;
     struct tern_ledger_table lost; /* attempt, steps, seconds: done again by a later attempt */
 };
@@ -27,7 +27,7 @@ struct loss {
     int64_t from;   /* the next attempt's first step; -1: there is none, or it is not known */
 };
 
-static int read_past(const char *typed, struct past *p, struct tern_err *err)
+static int read_past(const struct show_facts *facts, struct past *p, struct tern_err *err)
 {
     static const char sql[] =
         "SELECT attempt, count(*), sum(CASE name WHEN 'step_seconds' THEN value END) FROM step_all"
@@ -35,10 +35,10 @@ static int read_past(const char *typed, struct past *p, struct tern_err *err)
         " ('step_seconds', 'loss') ORDER BY name = 'loss' LIMIT 1) AND NOT effective AND"
         " kind = 'train' GROUP BY attempt";
 
-    return show_facts_read(typed, &p->facts, err) < 0 ||
-                   tern_ledger_events(p->facts.ledger, &p->events, err) < 0 ||
-                   tern_ledger_health_rows(p->facts.ledger, &p->health, err) < 0 ||
-                   tern_ledger_sql(p->facts.ledger, sql, SIZE_MAX, SQL_SECONDS, &p->lost, err) < 0
+    p->facts = facts;
+    return tern_ledger_events(p->facts->ledger, &p->events, err) < 0 ||
+                   tern_ledger_health_rows(p->facts->ledger, &p->health, err) < 0 ||
+                   tern_ledger_sql(p->facts->ledger, sql, SIZE_MAX, SQL_SECONDS, &p->lost, err) < 0
                ? -1
                : 0;
 }
@@ -48,21 +48,20 @@ static void free_past(struct past *p)
     tern_ledger_rows_free(&p->events);
     tern_ledger_rows_free(&p->health);
     tern_ledger_table_free(&p->lost);
-    show_facts_free(&p->facts);
 }
 
 static const struct tern_ledger_attempt *next_of(const struct past *p, size_t i)
 {
-    for (size_t k = i + 1; k < p->facts.attempts.n; k++)
-        if (show_attempt_trains(&p->facts.attempts.attempts[k]))
-            return &p->facts.attempts.attempts[k];
+    for (size_t k = i + 1; k < p->facts->attempts.n; k++)
+        if (show_attempt_trains(&p->facts->attempts.attempts[k]))
+            return &p->facts->attempts.attempts[k];
     return NULL;
 }
 
 static struct loss find_loss(const struct past *p, size_t i)
 {
-    const struct tern_ledger_attempt *a = &p->facts.attempts.attempts[i], *next = next_of(p, i);
-    struct loss loss = {.steps = 0, .seconds = p->facts.timed ? 0 : NAN, .pause = NAN, .from = -1};
+    const struct tern_ledger_attempt *a = &p->facts->attempts.attempts[i], *next = next_of(p, i);
+    struct loss loss = {.steps = 0, .seconds = p->facts->timed ? 0 : NAN, .pause = NAN, .from = -1};
 
     for (size_t k = 0; k < p->lost.n_rows; k++) {
         const struct tern_ledger_cell *c = &p->lost.cells[3 * k];
@@ -82,11 +81,11 @@ static struct loss find_loss(const struct past *p, size_t i)
 /* How it ended, in words; malloc'ed. */
 static char *ending(const struct past *p, size_t i)
 {
-    const struct tern_ledger_attempt *a = &p->facts.attempts.attempts[i];
-    const bool newest = i + 1 == p->facts.attempts.n;
+    const struct tern_ledger_attempt *a = &p->facts->attempts.attempts[i];
+    const bool newest = i + 1 == p->facts->attempts.n;
     struct tern_buf b = {0};
 
-    if (!a->outcome && newest && p->facts.state && strcmp(p->facts.state, "running") == 0)
+    if (!a->outcome && newest && p->facts->state && strcmp(p->facts->state, "running") == 0)
         return tern_strdup("it is running");
     if (!a->outcome)
         return tern_strdup(newest ? "no end is recorded, and its owner is silent: the node, or the "
@@ -158,7 +157,7 @@ static void print_findings(const struct past *p, uint32_t attempt)
 
 static void print_loss(const struct past *p, size_t i)
 {
-    const struct tern_ledger_attempt *a = &p->facts.attempts.attempts[i], *next = next_of(p, i);
+    const struct tern_ledger_attempt *a = &p->facts->attempts.attempts[i], *next = next_of(p, i);
     const struct loss loss = find_loss(p, i);
     char text[16] = "";
 
@@ -178,19 +177,19 @@ static void print_loss(const struct past *p, size_t i)
                      next->attempt);
     if (next || !a->outcome || strcmp(a->outcome, "done") == 0 || a->last_step < 0)
         return;
-    if (p->facts.run->ckpt_step >= a->last_step)
+    if (p->facts->run->ckpt_step >= a->last_step)
         show_wrapped("lost", "no step: the checkpoint of step %" PRId64 " has all of them",
-                     p->facts.run->ckpt_step);
-    else if (p->facts.run->ckpt_step > 0)
+                     p->facts->run->ckpt_step);
+    else if (p->facts->run->ckpt_step > 0)
         show_wrapped("lost", "%" PRId64 " steps, behind the newest checkpoint, of step %" PRId64,
-                     a->last_step - p->facts.run->ckpt_step, p->facts.run->ckpt_step);
+                     a->last_step - p->facts->run->ckpt_step, p->facts->run->ckpt_step);
     else
         show_wrapped("lost", "%" PRId64 " steps: there is no checkpoint", a->last_step);
 }
 
 static void print_attempt(const struct past *p, size_t i)
 {
-    const struct tern_ledger_attempt *a = &p->facts.attempts.attempts[i];
+    const struct tern_ledger_attempt *a = &p->facts->attempts.attempts[i];
     char job[TERN_LEDGER_JOB_SIZE], begin[40] = "", took[16];
     struct tern_buf b = {0};
 
@@ -206,7 +205,7 @@ static void print_attempt(const struct past *p, size_t i)
     if (a->begin_ns)
         tern_buf_printf(
             &b, ", %s, %s", begin,
-            show_short_seconds(took, show_attempt_seconds(a, p->facts.run->updated_ns)));
+            show_short_seconds(took, show_attempt_seconds(a, p->facts->run->updated_ns)));
     putchar('\n');
     tern_cmd_say("%s", b.data + 1);
     tern_buf_free(&b);
@@ -224,12 +223,12 @@ static void print_attempt(const struct past *p, size_t i)
     if (show_attempt_trains(a))
         print_loss(p, i);
     if (a->outcome && strcmp(a->outcome, "done") != 0)
-        show_wrapped("logs", "tern logs %s --attempt %" PRIu32, p->facts.id, a->attempt);
+        show_wrapped("logs", "tern logs %s --attempt %" PRIu32, p->facts->id, a->attempt);
 }
 
 static void print(const struct past *p)
 {
-    const struct show_facts *f = &p->facts;
+    const struct show_facts *f = p->facts;
     char wall[16], again[16], waited[16];
 
     tern_cmd_say("run %s  %.40s: %s", f->id, f->run->name ? f->run->name : "",
@@ -247,30 +246,32 @@ static void print(const struct past *p)
 
 /* ---------------------------------------------------------------- JSON */
 
-static void set_number(json_t *j, const char *key, double v)
-{
-    json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_null());
-}
-
-static json_t *json_evidence(const struct past *p, uint32_t attempt)
+/* At most `most` of each kind, the newest. */
+static json_t *json_evidence(const struct past *p, uint32_t attempt, size_t most)
 {
     json_t *list = json_array();
+    size_t findings = 0, events = 0;
+
+    for (size_t i = 0; i < p->health.n; i++)
+        findings += is_finding(&p->health.health[i], attempt);
+    for (size_t i = 0; i < p->events.n; i++)
+        events += is_evidence(&p->events.events[i], attempt);
 
     for (size_t i = 0; i < p->health.n; i++) {
         const struct tern_ledger_health *h = &p->health.health[i];
-        if (!is_finding(h, attempt))
+        if (!is_finding(h, attempt) || findings-- > most)
             continue;
         json_t *j =
             json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "type", "check", "time",
                       show_json_time(h->wall_ns), "kind", show_json_text(h->check), "severity",
                       show_json_text(h->severity), "node", show_json_text(h->node), "verdict",
                       show_json_text(h->verdict), "text", show_json_text(h->text));
-        set_number(j, "value", h->value);
+        show_json_number(j, "value", h->value);
         json_array_append_new(list, j);
     }
     for (size_t i = 0; i < p->events.n; i++) {
         const struct tern_ledger_event *e = &p->events.events[i];
-        if (is_evidence(e, attempt))
+        if (is_evidence(e, attempt) && events-- <= most)
             json_array_append_new(
                 list, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "type", "event", "time",
                                 show_json_time(e->wall_ns), "kind", show_json_text(e->kind),
@@ -280,42 +281,65 @@ static json_t *json_evidence(const struct past *p, uint32_t attempt)
     return list;
 }
 
-static int print_json(const struct past *p, struct tern_err *err)
+static json_t *json_attempts(const struct past *p, size_t evidence)
 {
-    show.ledger = p->facts.home; /* where its state is looked for */
-    json_t *j = show_json_run(p->facts.run), *list = json_array();
+    json_t *list = json_array();
 
-    for (size_t i = 0; i < p->facts.attempts.n; i++) {
-        const struct tern_ledger_attempt *a = &p->facts.attempts.attempts[i];
+    for (size_t i = 0; i < p->facts->attempts.n; i++) {
+        const struct tern_ledger_attempt *a = &p->facts->attempts.attempts[i];
         const struct loss loss = find_loss(p, i);
         json_t *row = show_json_attempt(a);
         char *ended = ending(p, i);
         json_object_set_new(row, "ended", show_json_text(ended));
         free(ended);
-        json_object_set_new(row, "evidence", json_evidence(p, a->attempt));
+        json_object_set_new(row, "evidence", json_evidence(p, a->attempt, evidence));
         json_object_set_new(row, "lost_steps", json_integer(loss.steps));
-        set_number(row, "lost_seconds", loss.seconds);
-        set_number(row, "seconds_until_next", loss.pause);
+        show_json_number(row, "lost_seconds", loss.seconds);
+        show_json_number(row, "seconds_until_next", loss.pause);
         json_array_append_new(list, row);
     }
-    json_object_set_new(j, "attempt_rows", list);
-    json_object_set_new(j, "lost_steps", json_integer((json_int_t)p->facts.repeated_steps));
-    set_number(j, "lost_seconds", p->facts.timed ? p->facts.repeated_s : NAN);
-    set_number(j, "waiting_seconds", p->facts.waiting_s);
-    set_number(j, "wall_seconds", p->facts.wall_s);
+    return list;
+}
+
+int show_json_attempts(const struct show_facts *f, size_t evidence, json_t **ret_rows,
+                       struct tern_err *err)
+{
+    struct past p = {0};
+    int rc = read_past(f, &p, err);
+
+    if (rc == 0)
+        *ret_rows = json_attempts(&p, evidence);
+    free_past(&p);
+    return rc;
+}
+
+static int print_json(const struct past *p, struct tern_err *err)
+{
+    show.ledger = p->facts->home; /* where its state is looked for */
+    json_t *j = show_json_run(p->facts->run);
+
+    json_object_set_new(j, "attempt_rows", json_attempts(p, SIZE_MAX));
+    json_object_set_new(j, "lost_steps", json_integer((json_int_t)p->facts->repeated_steps));
+    show_json_number(j, "lost_seconds", p->facts->timed ? p->facts->repeated_s : NAN);
+    show_json_number(j, "waiting_seconds", p->facts->waiting_s);
+    show_json_number(j, "wall_seconds", p->facts->wall_s);
     return show_json(j, err);
 }
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
+    struct show_facts facts;
     struct past p = {0};
-    int rc = read_past(n_args ? args[0] : NULL, &p, err);
 
+    if (show_facts_read(n_args ? args[0] : NULL, &facts, err) < 0)
+        return -1;
+    int rc = read_past(&facts, &p, err);
     if (rc == 0 && show.json)
         rc = print_json(&p, err);
     else if (rc == 0)
         print(&p);
     free_past(&p);
+    show_facts_free(&facts);
     return rc;
 }
 

@@ -174,6 +174,17 @@ $(O)/%.o: %.c $(O)/flags | ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(compile) -c $< -o $@
 
+# The files of a report's page, in the program: arrays of bytes, which every compiler and linker takes.
+PAGE_FILES := $(addprefix core/report/,page.html page.css plot.js page.js)
+$(O)/gen/report_files.h: $(PAGE_FILES)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@){ for kind in html css js; do \
+		printf 'static const char report_page_%s[] = {' $$kind; \
+		for f in $(PAGE_FILES); do case $$f in *.$$kind) cat $$f ;; esac; done | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g'; \
+		echo '0};'; done; } >$@.new && mv -f $@.new $@
+$(O)/core/report/page.o: $(O)/gen/report_files.h
+$(O)/core/report/page.o: ALL_CFLAGS += -I$(O)/gen
+
 define room
 $(2)/lib/libtern-$(1).a: $(patsubst $(O)/%,$(2)/%,$(call objs,$(call sources,$(1))))
 	@mkdir -p $$(@D)

@@ -12,6 +12,8 @@
  * of the run: steps, parameters, rows and records WRITER_STEPS=N      the steps of those facts
  *     WRITER_EVERY=N      a checkpoint and an eval every N steps, in place of every hundredth
  *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
+ *     WRITER_SETS=LIST    held-out sets, with commas between (default: general)
+ *     WRITER_PHASES=1     phases of each step, its gradient's norm, the mix at each hundredth, too
  *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
  */
 #include "core/base/clock.h"
@@ -39,6 +41,29 @@ static const char *get(const char *name, const char *def)
     return value ? value : def;
 }
 
+/* Each set is a little harder than the one before it. */
+static void evaluate(struct tern_ledger_spool *s, int64_t step)
+{
+    char *sets = strdup(get("WRITER_SETS", "general")), *rest = sets;
+    const char *domain = getenv("WRITER_DOMAIN");
+    double harder = 0;
+
+    for (char *set; (set = strsep(&rest, ",")); harder += 100) {
+        struct tern_ledger_eval e = {.step = step,
+                                     .set = set,
+                                     .nll = 2000 + harder + 1e5 / (double)step,
+                                     .tokens = 1000,
+                                     .bytes = 4000};
+        check(tern_ledger_spool_eval(s, &e, &err));
+        if (!rest && domain) {
+            e.set = "domain";
+            e.nll *= atof(domain);
+            check(tern_ledger_spool_eval(s, &e, &err));
+        }
+    }
+    free(sets);
+}
+
 static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step)
 {
     char path[4096];
@@ -46,17 +71,15 @@ static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step
     snprintf(path, sizeof path, "%s/step-%08lld", dir, (long long)step);
     struct tern_ledger_checkpoint c = {
         .step = step, .path = path, .bytes = 123456789, .shards = 4, .state = "published"};
-    struct tern_ledger_eval e = {.step = step,
-                                 .set = "general",
-                                 .nll = 2000 + 1e5 / (double)step,
-                                 .tokens = 1000,
-                                 .bytes = 4000};
     check(tern_ledger_spool_checkpoint(s, &c, &err));
-    check(tern_ledger_spool_eval(s, &e, &err));
-    if (getenv("WRITER_DOMAIN")) {
-        e.set = "domain";
-        e.nll *= atof(getenv("WRITER_DOMAIN"));
-        check(tern_ledger_spool_eval(s, &e, &err));
+    evaluate(s, step);
+    if (getenv("WRITER_PHASES")) {
+        const double samples = 8 * (double)step;
+        const struct tern_ledger_value mix[] = {
+            {"mix/data/a.tds/samples", 0.75 * samples}, {"mix/data/a.tds/tokens", 48 * samples},
+            {"mix/data/a.tds/epochs", samples / 1000},  {"mix/b.tds/samples", 0.25 * samples},
+            {"mix/b.tds/tokens", 16 * samples},         {"mix/b.tds/epochs", samples / 5000}};
+        check(tern_ledger_spool_step(s, step, mix, sizeof mix / sizeof *mix, &err));
     }
     check(tern_ledger_spool_sync(s, &err));
 }
@@ -89,6 +112,26 @@ static void write_findings(struct tern_ledger_spool *s)
         check(tern_ledger_spool_event(s, &e, &err));
     if (h.text)
         check(tern_ledger_spool_health(s, &h, &err));
+}
+
+/* `seconds` NAN: loss and lr alone. */
+static int step_at(struct tern_ledger_spool *s, int64_t step, double seconds)
+{
+    const double wobble = 1 + 0.1 * sin(0.7 * (double)step);
+    struct tern_ledger_value v[] = {{"loss", 10 / sqrt((double)step) + 0.1 * sin((double)step)},
+                                    {"lr", 1e-4},
+                                    {"tokens", 1000},
+                                    {"tokens_per_second", 1000 / seconds},
+                                    {"step_seconds", seconds},
+                                    {"grad_norm", wobble},
+                                    {"data_seconds", 0.02 * seconds},
+                                    {"forward_seconds", 0.25 * seconds * wobble},
+                                    {"backward_seconds", 0.5 * seconds},
+                                    {"comm_seconds", 0.15 * seconds},
+                                    {"update_seconds", 0.05 * seconds}};
+    const size_t n_values = isnan(seconds) ? 2 : getenv("WRITER_PHASES") ? sizeof v / sizeof *v : 5;
+
+    return check(tern_ledger_spool_step(s, step, v, n_values, &err));
 }
 
 int main(int argc, char **argv)
@@ -127,12 +170,7 @@ int main(int argc, char **argv)
     if (speed)
         describe(s);
     for (int64_t i = from; i <= to; i++) {
-        struct tern_ledger_value v[] = {{"loss", 10 / sqrt((double)i) + 0.1 * sin((double)i)},
-                                        {"lr", 1e-4},
-                                        {"tokens", 1000},
-                                        {"tokens_per_second", 1000 / seconds},
-                                        {"step_seconds", seconds}};
-        if (check(tern_ledger_spool_step(s, i, v, speed ? 5 : 2, &err)) == 0) {
+        if (step_at(s, i, speed ? seconds : NAN) == 0) {
             int n = snprintf(ack, sizeof ack, "%lld\n", (long long)i);
             if (write(1, ack, (size_t)n) != n)
                 return 3;

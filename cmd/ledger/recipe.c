@@ -2,39 +2,15 @@
 #include "cmd/ledger/recipe.h"
 
 #include "core/base/str.h"
+#include "core/recipe/recipe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char set_mark[] = "# --set ";
-
-size_t show_recipe_settings(const char *recipe, char *sets[SHOW_RECIPE_SETS], size_t *body)
-{
-    size_t n = 0;
-
-    *body = strlen(recipe);
-    for (const char *line = recipe; *line;) {
-        size_t len = strcspn(line, "\n");
-        if (strncmp(line, set_mark, sizeof set_mark - 1) == 0) {
-            if (n == 0)
-                *body = (size_t)(line - recipe);
-            if (n < SHOW_RECIPE_SETS)
-                sets[n++] = tern_strf("%.*s", (int)(len - (sizeof set_mark - 1)),
-                                      line + sizeof set_mark - 1);
-        } else if (n) { /* it was a comment of the recipe's own */
-            while (n)
-                free(sets[--n]);
-            *body = strlen(recipe);
-        }
-        line += len + (line[len] == '\n');
-    }
-    return n;
-}
-
 struct tern_yaml *show_recipe_parse(const char *text, struct tern_err *err)
 {
-    char *sets[SHOW_RECIPE_SETS];
-    size_t body, n = show_recipe_settings(text, sets, &body);
+    char *sets[TERN_RECIPE_SETS];
+    size_t body, n = tern_recipe_settings(text, sets, &body);
     struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
 
     if (y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {

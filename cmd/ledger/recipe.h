@@ -7,11 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The settings that stand behind the recipe, as the supervisor left them, malloc'ed; returns their
- * number.  *body: bytes before them. */
-enum { SHOW_RECIPE_SETS = 64 };
-size_t show_recipe_settings(const char *recipe, char *sets[SHOW_RECIPE_SETS], size_t *body);
-
 /* The recipe that an attempt recorded, with its settings in it; NULL with `err`. */
 struct tern_yaml *show_recipe_parse(const char *text, struct tern_err *err);
 

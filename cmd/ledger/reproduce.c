@@ -365,14 +365,14 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
 static int run(int n_args, char **args, struct tern_err *err)
 {
     struct past p = {0};
-    char *sets[SHOW_RECIPE_SETS];
+    char *sets[TERN_RECIPE_SETS];
     size_t n_sets = 0, body;
     int rc = -1;
 
     struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
     if (!l || read_past(l, &p, err) < 0)
         goto out;
-    n_sets = show_recipe_settings(p.run->recipe, sets, &body);
+    n_sets = tern_recipe_settings(p.run->recipe, sets, &body);
     bool same = unchanged(p.run, body);
     if (check_inputs) {
         rc = compare_inputs(&p, sets, n_sets, same, err);

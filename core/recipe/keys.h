@@ -31,4 +31,8 @@ extern const size_t tern_recipe_n_keys;
 int tern_recipe_read_key(struct tern_recipe *r, const struct tern_recipe_key *k,
                          struct tern_err *err);
 
+/* The recipe of `source`, which is taken over also by a failure (NULL: one went before). */
+struct tern_recipe *tern_recipe_from(const char *path, struct tern_yaml *source,
+                                     const char *const *overrides, size_t n, struct tern_err *err);
+
 #endif

@@ -109,16 +109,18 @@ static int read_all(struct tern_recipe *r, struct tern_err *err)
                                : tern_recipe_check_trainer(r, err);
 }
 
-struct tern_recipe *tern_recipe_load(const char *path, const char *const *overrides, size_t n,
-                                     struct tern_err *err)
+struct tern_recipe *tern_recipe_from(const char *path, struct tern_yaml *source,
+                                     const char *const *overrides, size_t n, struct tern_err *err)
 {
-    struct tern_recipe *r = tern_alloc(1, sizeof *r, "a recipe", err);
+    struct tern_recipe *r = source ? tern_alloc(1, sizeof *r, "a recipe", err) : NULL;
 
-    if (!r)
+    if (!r) {
+        tern_yaml_free(source);
         return NULL;
+    }
     r->path = tern_strdup(path);
-    r->source = tern_yaml_load(path, err);
-    if (!r->source || tern_yaml_want(tern_yaml_root(r->source), TERN_YAML_MAP, err) < 0)
+    r->source = source;
+    if (tern_yaml_want(tern_yaml_root(r->source), TERN_YAML_MAP, err) < 0)
         goto fail;
     for (size_t i = 0; i < n; i++) {
         const char *eq = strchr(overrides[i], '=');
@@ -138,6 +140,12 @@ struct tern_recipe *tern_recipe_load(const char *path, const char *const *overri
 fail:
     tern_recipe_free(r);
     return NULL;
+}
+
+struct tern_recipe *tern_recipe_load(const char *path, const char *const *overrides, size_t n,
+                                     struct tern_err *err)
+{
+    return tern_recipe_from(path, tern_yaml_load(path, err), overrides, n, err);
 }
 
 void tern_recipe_free(struct tern_recipe *r)

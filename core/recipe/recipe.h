@@ -235,6 +235,17 @@ struct tern_recipe *tern_recipe_load(const char *path, const char *const *overri
                                      struct tern_err *err);
 void tern_recipe_free(struct tern_recipe *r);
 
+/* The text of a recipe as the ledger has it: what --set changed stands behind it, a line
+ * "# --set KEY=VALUE" each.  Fills sets[] with these settings, malloc'ed; returns their number.
+ * *ret_body: bytes before them. */
+enum { TERN_RECIPE_SETS = 64 };
+size_t tern_recipe_settings(const char *recorded, char *sets[TERN_RECIPE_SETS], size_t *ret_body);
+/* Read such a text, then apply `overrides`.  `path`: where the recipe lay, whose folder the paths
+ * in it are from. */
+struct tern_recipe *tern_recipe_recorded(const char *path, const char *recorded,
+                                         const char *const *overrides, size_t n,
+                                         struct tern_err *err);
+
 /* Fail at `key` ("batch.global") with "path:line: key: <text>"; the line is that of the nearest key
  * above it when it was not given.  Returns -1. */
 int tern_recipe_fail(const struct tern_recipe *r, const char *key, struct tern_err *err,

@@ -127,6 +127,31 @@ static void test_good(void)
 }
 
 /* What runs were called before the keys that came later: they must find themselves again. */
+/* As the ledger has it, with what --set changed behind it. */
+static void test_recorded(void)
+{
+    static const char *const more = "steps=70";
+    char *text = tern_strf("%s# --set steps=50\n# --set optimizer.lr=2e-3\n", good);
+    char *sets[TERN_RECIPE_SETS];
+    size_t body, n = tern_recipe_settings(text, sets, &body);
+
+    ok(n == 2 && body == strlen(good) && strcmp(sets[1], "optimizer.lr=2e-3") == 0,
+       "settings behind a recorded recipe");
+    while (n)
+        free(sets[--n]);
+    struct tern_recipe *r = tern_recipe_recorded("/runs/run.yaml", text, NULL, 0, &e);
+    ok(r && r->steps == 50 && r->optimizer.lr == 2e-3, "a recorded recipe has its settings");
+    is(r ? r->checkpoint.dir : "", "/runs/ck", "its paths are from the folder in which it lay");
+    tern_recipe_free(r);
+    r = tern_recipe_recorded("/runs/run.yaml", text, &more, 1, &e);
+    ok(r && r->steps == 70, "further settings come last");
+    tern_recipe_free(r);
+    ok(!tern_recipe_recorded("/runs/run.yaml", "version: 1\nnme: x\n", NULL, 0, &e) &&
+           strstr(e.text, "/runs/run.yaml:"),
+       "a mistake in a recorded recipe is told with its place: %s", e.text);
+    free(text);
+}
+
 static void test_hashes(void)
 {
     char id[2][TERN_SHA256_HEX], full[2][TERN_SHA256_HEX];
@@ -349,6 +374,7 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     test_good();
+    test_recorded();
     test_hashes();
     test_keys();
     test_stages();

@@ -44,18 +44,6 @@ static const struct tern_report_field checkpoint_fields[] = {
     {"path", "where it is", false},
     {"manifest", "SHA-256 of its manifest", false},
 };
-static const struct tern_report_field eval_fields[] = {
-    {"step", "of the parameters", true},
-    {"set", "held-out set", false},
-    {"ppl", "perplexity per token", true},
-    {"ppl_byte", "perplexity per byte of text", true},
-    {"nll", "negative log-likelihood, nats, summed", true},
-    {"tokens", "predicted", true},
-    {"bytes", "of text they stand for", true},
-    {"attempt", "that measured it", true},
-    {"effective", "no: superseded by a later attempt", false},
-    {"time", "when", false},
-};
 static const struct tern_report_field event_fields[] = {
     {"time", "when", false},
     {"attempt", "of the run", true},
@@ -175,26 +163,6 @@ static int checkpoints(const struct tern_ledger_rows *rows, bool brief, struct t
                       brief ? "" : NULL, err);
 }
 
-static int evals(const struct tern_ledger_rows *rows, struct tern_err *err)
-{
-    struct show_cells t = {.fields = eval_fields, .n_fields = COUNT(eval_fields)};
-
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct tern_ledger_eval *e = &rows->evals[i];
-        show_cell_int(&t, e->step, -1);
-        show_cell_text(&t, e->set);
-        show_cell_real(&t, e->ppl_token, e->tokens > 0);
-        show_cell_real(&t, e->ppl_byte, e->bytes > 0);
-        show_cell_real(&t, e->nll, true);
-        show_cell_int(&t, e->tokens, 0);
-        show_cell_int(&t, e->bytes, 0);
-        show_cell_int(&t, e->attempt, -1);
-        show_cell_text(&t, e->effective ? "yes" : "no");
-        show_cell_time(&t, e->wall_ns);
-    }
-    return show_table(&t, "step,set,ppl,ppl_byte,tokens,attempt,effective", "set", err);
-}
-
 static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
 {
     struct show_cells t = {.fields = event_fields, .n_fields = COUNT(event_fields)};
@@ -234,7 +202,7 @@ static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
 
 struct everything {
     struct tern_ledger *ledger;
-    struct tern_ledger_rows run, attempts, checkpoints, evals, events, health, metrics;
+    struct tern_ledger_rows run, attempts, checkpoints, evals, evaluated, events, health, metrics;
 };
 
 static int read_all(struct tern_ledger *l, struct everything *e, struct tern_err *err)
@@ -243,6 +211,7 @@ static int read_all(struct tern_ledger *l, struct everything *e, struct tern_err
                    tern_ledger_attempts(l, &e->attempts, err) < 0 ||
                    tern_ledger_checkpoints(l, &e->checkpoints, err) < 0 ||
                    tern_ledger_evals(l, &e->evals, err) < 0 ||
+                   tern_ledger_evaluated_rows(l, &e->evaluated, err) < 0 ||
                    tern_ledger_events(l, &e->events, err) < 0 ||
                    tern_ledger_health_rows(l, &e->health, err) < 0 ||
                    tern_ledger_metrics(l, &e->metrics, err) < 0
@@ -256,30 +225,10 @@ static void release(struct everything *e)
     tern_ledger_rows_free(&e->attempts);
     tern_ledger_rows_free(&e->checkpoints);
     tern_ledger_rows_free(&e->evals);
+    tern_ledger_rows_free(&e->evaluated);
     tern_ledger_rows_free(&e->events);
     tern_ledger_rows_free(&e->health);
     tern_ledger_rows_free(&e->metrics);
-}
-
-static json_t *json_eval(const struct tern_ledger_eval *e)
-{
-    json_t *j = json_object();
-
-    json_object_set_new(j, "step", json_integer(e->step));
-    json_object_set_new(j, "set", show_json_text(e->set));
-    tern_json_set_real(j, "ppl", "ppl_class", e->ppl_token);
-    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", e->ppl_byte);
-    tern_json_set_real(j, "nll", "class", e->nll);
-    if (e->tokens <= 0)
-        json_object_set_new(j, "ppl_class", json_null());
-    if (e->bytes <= 0)
-        json_object_set_new(j, "ppl_byte_class", json_null());
-    json_object_set_new(j, "tokens", json_integer(e->tokens));
-    json_object_set_new(j, "bytes", json_integer(e->bytes));
-    json_object_set_new(j, "attempt", json_integer(e->attempt));
-    json_object_set_new(j, "effective", json_boolean(e->effective));
-    json_object_set_new(j, "time", show_json_time(e->wall_ns));
-    return j;
 }
 
 static json_t *json_health(const struct tern_ledger_health *h)
@@ -324,7 +273,7 @@ static int print_json(const struct everything *e, struct tern_err *err)
     for (size_t i = 0; i < e->checkpoints.n; i++)
         json_array_append_new(c, show_json_checkpoint(&e->checkpoints.checkpoints[i]));
     for (size_t i = 0; i < e->evals.n; i++)
-        json_array_append_new(v, json_eval(&e->evals.evals[i]));
+        json_array_append_new(v, show_json_eval(&e->evals.evals[i], &e->evaluated));
     for (size_t i = 0; i < e->events.n; i++)
         json_array_append_new(k, json_event(&e->events.events[i]));
     for (size_t i = 0; i < e->metrics.n; i++)
@@ -430,10 +379,18 @@ static void print_causes(const struct tern_ledger_rows *rows)
     }
 }
 
+/* Those of evaluations stand with their values. */
+static bool is_evaluation(const struct tern_ledger_event *e)
+{
+    return e->kind && strcmp(e->kind, TERN_LEDGER_EVALUATED) == 0;
+}
+
 static void print_events(const struct tern_ledger_rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++) {
         const struct tern_ledger_event *e = &rows->events[i];
+        if (is_evaluation(e))
+            continue;
         char at[40] = "", *label = tern_strf("attempt %u", (unsigned)e->attempt);
         if (e->wall_ns)
             tern_clock_iso8601(at, sizeof at, e->wall_ns);
@@ -470,13 +427,15 @@ static int print_all(const struct everything *e, struct tern_err *err)
     }
     if (e->evals.n) {
         printf("\nheld-out sets\n");
-        if (evals(&e->evals, err) < 0)
+        if (show_evals(&e->evals, &e->evaluated, err) < 0)
             return -1;
     }
-    if (e->events.n) {
-        printf("\nevents\n");
-        print_events(&e->events);
-    }
+    for (size_t i = 0; i < e->events.n; i++)
+        if (!is_evaluation(&e->events.events[i])) {
+            printf("\nevents\n");
+            print_events(&e->events);
+            break;
+        }
     return 0;
 }
 
@@ -485,7 +444,7 @@ static int help_fields(void)
     if (only_checkpoints)
         return show_fields(checkpoint_fields, COUNT(checkpoint_fields));
     if (only_evals)
-        return show_fields(eval_fields, COUNT(eval_fields));
+        return show_fields(show_eval_fields, SHOW_EVAL_FIELDS);
     if (only_events)
         return show_fields(event_fields, COUNT(event_fields));
     if (only_health)
@@ -519,7 +478,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     else if (only_checkpoints)
         rc = checkpoints(&e.checkpoints, false, err);
     else if (only_evals)
-        rc = evals(&e.evals, err);
+        rc = show_evals(&e.evals, &e.evaluated, err);
     else if (only_events)
         rc = events(&e.events, err);
     else if (only_health)

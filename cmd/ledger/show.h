@@ -105,6 +105,13 @@ enum { SHOW_METRIC_FIELDS = 6 };
 extern const struct tern_report_field show_metric_fields[];
 int show_metrics(struct tern_ledger *l, const struct tern_ledger_rows *names, struct tern_err *err);
 
+/* evals.c: perplexities on held-out sets; `evaluated`: those that tern eval measured. */
+enum { SHOW_EVAL_FIELDS = 14 };
+extern const struct tern_report_field show_eval_fields[SHOW_EVAL_FIELDS];
+int show_evals(const struct tern_ledger_rows *rows, const struct tern_ledger_rows *evaluated,
+               struct tern_err *err);
+json_t *show_json_eval(const struct tern_ledger_eval *e, const struct tern_ledger_rows *evaluated);
+
 /* mix.c: the training sets of a run, from its values "mix/...". */
 enum { SHOW_MIX_FIELDS = 5 };
 extern const struct tern_report_field show_mix_fields[];

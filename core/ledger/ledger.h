@@ -276,6 +276,34 @@ int tern_ledger_note(const char *ledger_dir, const char *run_id, const char *tex
 int tern_ledger_note_remove(const char *ledger_dir, const char *run_id, const char *record,
                             struct tern_err *err);
 
+/* ---------------------------------------------------------------- evaluations beside the run
+ *
+ * A checkpoint's perplexity by another process than the run's, `tern eval RUN --checkpoints`: an
+ * event (eval) in the attempt that made the checkpoint, in a spool of its own as notes have.  The
+ * event tells what was evaluated, how and by what.  Where it `counts`, a value of the run goes with
+ * it (tern_ledger_evals), so that lists and plots have it.  The run's own evaluation of a step is
+ * not replaced: then, or where it was done in another way than the run does, it does not count.
+ */
+
+#define TERN_LEDGER_EVALUATED "eval" /* the kind of these events */
+struct tern_ledger_evaluated {
+    struct tern_ledger_eval eval;  /* its attempt, too, is written */
+    const char *checkpoint_sha256; /* of the checkpoint's manifest, hex */
+    const char *set_sha256;        /* of the token set's header, hex */
+    const char *precision;         /* "fp32" */
+    int64_t seq_len;               /* tokens of a row */
+    bool isolate;                  /* documents of a row did not see each other */
+    const char *by;                /* "tern 0.4.0, avx2 kernels, 2 ranks" */
+    bool counts;
+};
+
+/* The spool for such evaluations of one attempt. */
+struct tern_ledger_spool *tern_ledger_evaluated_open(const char *ledger_dir, const char *run_id,
+                                                     unsigned attempt, struct tern_err *err);
+/* Record one there, and sync. */
+int tern_ledger_evaluated_add(struct tern_ledger_spool *s, const struct tern_ledger_evaluated *e,
+                              struct tern_err *err);
+
 /* ---------------------------------------------------------------- shared ledgers
  *
  * A ledger whose folder other users may write to is shared: each user has a ledger of their own in
@@ -372,6 +400,7 @@ struct tern_ledger_rows {
         struct tern_ledger_attempt *attempts;
         struct tern_ledger_checkpoint *checkpoints;
         struct tern_ledger_eval *evals;
+        struct tern_ledger_evaluated *evaluated;
         struct tern_ledger_event *events;
         struct tern_ledger_health *health;
         const char **names;
@@ -391,6 +420,12 @@ int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err);
 int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+/* Those that were evaluated beside the run, oldest first (a run's view). */
+int tern_ledger_evaluated_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
+                               struct tern_err *err);
+/* The one that `e`, a row of tern_ledger_evals, came from; NULL: the run evaluated it itself. */
+const struct tern_ledger_evaluated *tern_ledger_evaluated_of(const struct tern_ledger_rows *rows,
+                                                             const struct tern_ledger_eval *e);
 int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err);
 /* Names of all metrics, sorted (a run's view). */

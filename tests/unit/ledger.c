@@ -262,6 +262,110 @@ static void test_paths(void)
        "a ledger that does not exist is an error: %s", err.text);
 }
 
+/* ---------------------------------------------------------------- evaluated beside the run */
+
+static void own_eval(struct tern_ledger_spool *w, int64_t step, double nll)
+{
+    const struct tern_ledger_eval e = {.step = step, .set = "a", .nll = nll, .tokens = 10};
+
+    tern_ledger_spool_eval(w, &e, &err);
+}
+
+static int evaluated(const char *run, unsigned attempt, int64_t step, double nll, bool counts)
+{
+    struct tern_ledger_spool *s = tern_ledger_evaluated_open(dir, run, attempt, &err);
+    const struct tern_ledger_evaluated e = {
+        .eval = {.step = step, .set = "a", .nll = nll, .tokens = 10, .bytes = 40},
+        .checkpoint_sha256 = "c0",
+        .set_sha256 = "5e",
+        .precision = "fp32",
+        .seq_len = 64,
+        .isolate = true,
+        .by = "a test",
+        .counts = counts};
+    int rc = tern_ledger_evaluated_add(s, &e, &err);
+
+    return tern_ledger_spool_close(s, &err) < 0 ? -1 : rc;
+}
+
+/* The effective values by step, "5:2 8:-": attempt, and - where tern eval measured it. */
+static char *effective(struct tern_ledger *l)
+{
+    struct tern_ledger_rows evals = {0}, beside = {0};
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, "");
+    if (tern_ledger_evals(l, &evals, &err) == 0 &&
+        tern_ledger_evaluated_rows(l, &beside, &err) == 0)
+        for (size_t i = 0; i < evals.n; i++)
+            if (evals.evals[i].effective)
+                tern_buf_printf(&b, "%s%lld:%u%s", b.len ? " " : "", (long long)evals.evals[i].step,
+                                evals.evals[i].attempt,
+                                tern_ledger_evaluated_of(&beside, &evals.evals[i]) ? "-" : "");
+    tern_ledger_rows_free(&evals);
+    tern_ledger_rows_free(&beside);
+    return b.data;
+}
+
+static void test_evaluated(void)
+{
+    struct tern_ledger_attempt a = {.nodes = "n1", .world = 1};
+    struct tern_ledger_rows rows = {0};
+    char run[TERN_ULID_SIZE];
+
+    tern_ledger_ulid_new(run);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
+    tern_ledger_spool_attempt_begin(w, &a, &err);
+    for (int i = 1; i <= 8; i++)
+        step(w, i, 1);
+    own_eval(w, 4, 20);
+    tern_ledger_spool_close(w, &err);
+    ok(evaluated(run, 1, 5, 21, true) == 0 && evaluated(run, 1, 8, NAN, true) == 0 &&
+           evaluated(run, 1, 4, 99, false) == 0,
+       "evaluations beside the run are recorded");
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    char *got = effective(l);
+    is(got, "4:1 5:1- 8:1-", "a step that the run evaluated keeps its value, the others get one");
+    free(got);
+    ok(tern_ledger_evaluated_rows(l, &rows, &err) == 0 && rows.n == 3, "all three are read back");
+    const struct tern_ledger_evaluated *e = &rows.evaluated[0];
+    ok(e->eval.step == 5 && e->eval.nll == 21 && e->eval.tokens == 10 && e->eval.bytes == 40 &&
+           e->seq_len == 64 && e->isolate && e->counts && isnan(rows.evaluated[1].eval.nll) &&
+           !rows.evaluated[2].counts && rows.evaluated[2].eval.attempt == 1,
+       "numbers of an evaluation read back, NaN among them");
+    is(e->checkpoint_sha256, "c0", "the weights' digest reads back");
+    is(e->set_sha256, "5e", "the set's digest reads back");
+    is(e->by, "a test", "what evaluated it reads back");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+
+    /* A later attempt went on from step 5, which it evaluated itself. */
+    a.resumed_step = 5;
+    w = tern_ledger_spool_open(dir, run, 2, "rank0", &err);
+    tern_ledger_spool_attempt_begin(w, &a, &err);
+    own_eval(w, 5, 22);
+    step(w, 6, 1);
+    for (const char *const *text = (const char *const[]){"no JSON", "{\"step\": 1}", "[]", NULL};
+         *text; text++) {
+        const struct tern_ledger_event strange = {.kind = TERN_LEDGER_EVALUATED, .text = *text};
+        tern_ledger_spool_event(w, &strange, &err);
+    }
+    tern_ledger_spool_close(w, &err);
+    ok(evaluated(run, 2, 6, 23, true) == 0, "an evaluation of the later attempt's checkpoint");
+    l = tern_ledger_open_run(dir, run, &err);
+    got = effective(l);
+    is(got, "4:1 5:2 6:2-",
+       "the run's own value is newer, and what a later attempt superseded is not effective");
+    free(got);
+    ok(tern_ledger_evaluated_rows(l, &rows, &err) == 0 && rows.n == 4,
+       "events of that kind in another form are no evaluations");
+    tern_ledger_rows_free(&rows);
+    ok(tern_ledger_runs(l, &rows, &err) == 0 && rows.runs[0].last_step == 6,
+       "an evaluation is no step of the run");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+}
+
 int main(void)
 {
     ledger_begin();
@@ -272,5 +376,6 @@ int main(void)
     test_sql();
     test_find();
     test_paths();
+    test_evaluated();
     return ledger_end();
 }

@@ -1,92 +1,59 @@
-/* tern eval: perplexity of a checkpoint on the recipe's held-out sets. */
-#include "cmd/cmd.h"
+/* tern eval: perplexity of a checkpoint, or of all of a run, on the recipe's held-out sets. */
+#include "cmd/eval/eval.h"
 
 #include "core/base/fs.h"
 #include "core/base/json.h"
-#include "core/base/log.h"
 #include "core/base/progress.h"
 #include "core/base/str.h"
-#include "core/fabric/fabric.h"
-#include "core/infer/infer.h"
-#include "core/recipe/recipe.h"
-#include "core/tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct tern_opt_list overrides;
-static const char *checkpoint;
-static bool json, only;
-
 static const struct tern_opt opts[] = {
-    {"checkpoint", 'c', TERN_OPT_TEXT, "PATH", "latest", .to.text = &checkpoint,
+    {"checkpoint", 'c', TERN_OPT_TEXT, "PATH", "latest", .to.text = &eval.checkpoint,
      .help = "a checkpoint or a Hugging Face folder; latest: the newest of checkpoint.dir; best: "
              "of its best evaluation (evaluate.stop)"},
-    {"only", 0, TERN_OPT_FLAG, .to.flag = &only,
+    {"checkpoints", 0, TERN_OPT_TEXT, "WHICH", .to.text = &eval.checkpoints,
+     .help = "checkpoints of the run, each recorded in the ledger: all, best, latest, a step, or "
+             "steps A..B"},
+    {"again", 0, TERN_OPT_FLAG, .to.flag = &eval.again,
+     .help = "with --checkpoints, also those that the ledger has: of the same weights, set and "
+             "precision"},
+    {"data", 0, TERN_OPT_LIST, "NAME=FILE", .to.list = &eval.data,
+     .help = "a token set besides the recipe's held-out sets; may be given again"},
+    {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &eval.ledger,
+     .help = "the ledger's folder, for RUN"},
+    {"ranks", 0, TERN_OPT_INT, "N", .to.integer = &eval.ranks,
+     .help = "so many ranks on this machine; in a Slurm job: srun --mpi=pmix tern eval"},
+    {"only", 0, TERN_OPT_FLAG, .to.flag = &eval.only,
      .help = "leave out the model that the recipe begins from"},
-    {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
+    {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &eval.overrides,
      .help = "change a key of the recipe; may be given again"},
-    {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "print JSON"},
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &eval.json, .help = "print JSON"},
     {0},
 };
 
-/* Evaluate the weights at `path` on every held-out set: out [held_out.n]. */
-static int evaluate(const struct tern_recipe *r, const char *path, struct tern_comm *comm,
-                    struct tern_infer_eval *out, struct tern_err *err)
+/* Evaluate the weights at `path` on every set: out [n_sets]. */
+static int evaluate(const struct eval_job *j, const char *path, struct tern_infer_eval *out,
+                    struct tern_err *err)
 {
-    const struct tern_recipe_sets *sets = &r->data.held_out;
-    const int seq_len = (int)r->batch.seq_len, batch = (int)r->batch.micro;
-    struct tern_infer_source source;
-    struct tern_llama *m = NULL;
-    int rc = -1;
+    struct tern_llama *m = eval_job_load(j, path, err);
+    int rc = m ? 0 : -1;
 
-    if (tern_infer_open(path, &source, err) < 0)
-        return -1;
-    if (seq_len > source.config.max_position) {
-        tern_recipe_fail(r, "batch.seq_len", err,
-                         "%d tokens, but %s was made for %d (max_position_embeddings).", seq_len,
-                         path, source.config.max_position);
-        goto out;
-    }
-    /* Rank 0 tells for all, which work at one speed. */
-    if (tern_fabric_comm_rank(comm) == 0)
-        tern_progress_begin("parameters", "%s", path);
-    m = tern_llama_open(&(struct tern_llama_options){.config = &source.config,
-                                                     .max_batch = batch,
-                                                     .seq_len = seq_len,
-                                                     .bf16 = r->precision == TERN_PRECISION_BF16},
-                        err);
-    if (!m || tern_infer_read(&source, m, err) < 0)
-        goto out;
-    for (size_t i = 0; i < sets->n; i++) {
-        struct tern_data_set *set = tern_data_set_open(sets->sets[i].path, err);
-        if (!set)
-            goto out;
-        struct tern_infer_group group = tern_infer_alone(m, comm, NULL);
-        group.isolate = r->data.isolate;
-        tern_progress_phase("tokens", sets->sets[i].name);
-        int one = tern_infer_evaluate(&group, set, (uint32_t)seq_len, batch, comm, &out[i], err);
-        tern_data_set_free(set);
-        if (one > 0)
-            tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
-        if (one)
-            goto out;
-    }
-    rc = 0;
-out:
+    for (size_t i = 0; i < j->n_sets && rc == 0; i++)
+        rc = eval_job_measure(j, m, i, &out[i], err);
     tern_progress_end();
     tern_llama_free(m);
-    tern_infer_close(&source);
     return rc;
 }
 
 /* The path of --checkpoint, malloc'ed. */
 static char *resolve(const struct tern_recipe *r, struct tern_err *err)
 {
-    bool word = strcmp(checkpoint, "latest") == 0 || strcmp(checkpoint, "best") == 0;
-    char *path = NULL,
-         *typed = word ? tern_fs_join(r->checkpoint.dir, checkpoint) : tern_strdup(checkpoint);
+    bool word = strcmp(eval.checkpoint, "latest") == 0 || strcmp(eval.checkpoint, "best") == 0;
+    char *path = NULL, *typed = word ? tern_fs_join(r->checkpoint.dir, eval.checkpoint)
+                                     : tern_strdup(eval.checkpoint);
 
     if (tern_str_ends(typed, "/latest") || tern_str_ends(typed, "/best"))
         tern_ckpt_resolve(typed, &path, err);
@@ -121,121 +88,104 @@ static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
     return *shared ? tern_strdup(shared) : NULL;
 }
 
-static double per_byte(const struct tern_infer_eval *e)
-{
-    return e->bytes ? exp(e->nll / (double)e->bytes) : NAN;
-}
-
-static json_t *as_json(const struct tern_infer_eval *e)
-{
-    json_t *j = json_object();
-
-    tern_json_set_real(j, "nll", "class", e->nll);
-    json_object_set_new(j, "tokens", json_integer((json_int_t)e->tokens));
-    json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
-    tern_json_set_real(j, "ppl_token", "ppl_token_class", exp(e->nll / (double)e->tokens));
-    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", per_byte(e));
-    return j;
-}
-
-static int print(const struct tern_recipe *r, const struct tern_infer_eval *before,
+static int print(const struct eval_job *j, const struct tern_infer_eval *before,
                  const struct tern_infer_eval *after, const char *path, struct tern_err *err)
 {
-    const struct tern_recipe_sets *sets = &r->data.held_out;
     json_t *all = json_object();
 
     json_object_set_new(all, "checkpoint", json_string(path));
-    if (!json) {
+    if (!eval.json) {
         printf("%-16s %12s  %22s  %22s\n", "", "", "perplexity a token", "perplexity a byte");
         printf("%-16s %12s  %10s %11s  %10s %11s\n", "set", "tokens", before ? "before" : "",
                "after", before ? "before" : "", "after");
     }
-    for (size_t i = 0; i < sets->n; i++) {
+    for (size_t i = 0; i < j->n_sets; i++) {
         const struct tern_infer_eval *b = before ? &before[i] : NULL, *a = &after[i];
         json_t *row = json_object();
         if (b)
-            json_object_set_new(row, "before", as_json(b));
-        json_object_set_new(row, "after", as_json(a));
-        json_object_set_new(all, sets->sets[i].name, row);
-        if (json)
+            json_object_set_new(row, "before", eval_json(b));
+        json_object_set_new(row, "after", eval_json(a));
+        json_object_set_new(all, j->sets[i].name, row);
+        if (eval.json)
             continue;
         char ppl[2][24] = {"", ""};
         if (b) {
-            snprintf(ppl[0], sizeof ppl[0], "%.2f", exp(b->nll / (double)b->tokens));
+            snprintf(ppl[0], sizeof ppl[0], "%.2f", eval_per_token(b));
             if (b->bytes)
-                snprintf(ppl[1], sizeof ppl[1], "%.3f", per_byte(b));
+                snprintf(ppl[1], sizeof ppl[1], "%.3f", eval_per_byte(b));
         }
         char after_byte[24] = "";
         if (a->bytes)
-            snprintf(after_byte, sizeof after_byte, "%.3f", per_byte(a));
-        printf("%-16s %12llu  %10s %11.2f  %10s %11s\n", sets->sets[i].name,
-               (unsigned long long)a->tokens, ppl[0], exp(a->nll / (double)a->tokens), ppl[1],
-               after_byte);
+            snprintf(after_byte, sizeof after_byte, "%.3f", eval_per_byte(a));
+        printf("%-16s %12llu  %10s %11.2f  %10s %11s\n", j->sets[i].name,
+               (unsigned long long)a->tokens, ppl[0], eval_per_token(a), ppl[1], after_byte);
     }
-    int rc = json ? tern_json_print(stdout, all, err) : 0;
+    int rc = eval.json ? tern_json_print(stdout, all, err) : 0;
     json_decref(all);
+    return rc;
+}
+
+/* The recipe's model and one checkpoint, side by side. */
+static int eval_one(struct eval_job *j, struct tern_err *err)
+{
+    const struct tern_recipe *r = j->recipe;
+    struct tern_infer_eval *before = tern_alloc(j->n_sets, sizeof *before, "results", err);
+    struct tern_infer_eval *after = tern_alloc(j->n_sets, sizeof *after, "results", err);
+    char *path = before && after ? agree_on_path(r, j->world, err) : NULL;
+    bool compare = !eval.only && r->model.from && tern_fs_exists(r->model.from);
+    int rc = -1;
+
+    if (path && (!compare || evaluate(j, r->model.from, before, err) == 0) &&
+        evaluate(j, path, after, err) == 0)
+        rc = eval_job_first(j) ? print(j, compare ? before : NULL, after, path, err) : 0;
+    free(path);
+    free(before);
+    free(after);
     return rc;
 }
 
 static int run(int n, char **args, struct tern_err *err)
 {
-    struct tern_fabric *fabric = NULL;
-    struct tern_infer_eval *before = NULL, *after = NULL;
-    char *path = NULL;
-    int rc = -1;
-    struct tern_recipe *r = tern_recipe_load(args[0], overrides.values, overrides.n, err);
+    struct tern_fabric_options fabric = {0};
+    struct eval_job j = {0};
+    int status;
 
     (void)n;
-    if (!r)
-        return -1;
-    if (r->workload.command) {
-        tern_recipe_fail(r, "workload.command", err,
-                         "this recipe's trainer is not tern's: what it wrote cannot be read.");
-        goto out;
+    if (eval.again && !eval.checkpoints)
+        return tern_err_set(err, TERN_USAGE, "--again is about --checkpoints");
+    if (eval.ranks > 1) {
+        int rc = eval_start_ranks((int)(eval.ranks < INT32_MAX ? eval.ranks : INT32_MAX), &fabric,
+                                  &status, err);
+        if (rc)
+            return rc < 0 ? -1 : status;
     }
-    if (r->data.held_out.n == 0) {
-        tern_recipe_fail(r, "data.held_out", err, "names no set to evaluate on.");
-        goto out;
-    }
-    before = tern_alloc(r->data.held_out.n, sizeof *before, "results", err);
-    after = tern_alloc(r->data.held_out.n, sizeof *after, "results", err);
-    if (!before || !after ||
-        tern_tensor_start((int)r->launch.threads, (int)r->launch.ranks_per_node, err) < 0)
-        goto out;
-    fabric = tern_fabric_open(
-        &(struct tern_fabric_options){.transport =
-                                          r->launch.fabric == TERN_CARRY_MPI ? "mpi" : NULL},
-        err);
-    if (!fabric)
-        goto out;
-    tern_fabric_set_activity(fabric, TERN_FABRIC_EVALUATES, TERN_FABRIC_STORAGE_S);
-    struct tern_comm *world = tern_fabric_world(fabric);
-    path = agree_on_path(r, world, err);
-    if (!path)
-        goto out;
-    bool compare = !only && r->model.from && tern_fs_exists(r->model.from);
-    if ((compare && evaluate(r, r->model.from, world, before, err) < 0) ||
-        evaluate(r, path, world, after, err) < 0)
-        goto out;
-    rc = tern_fabric_rank(fabric) ? 0 : print(r, compare ? before : NULL, after, path, err);
-out:
-    tern_fabric_close(fabric);
-    free(path);
-    free(before);
-    free(after);
-    tern_recipe_free(r);
+    int rc = eval_job_open(&j, args[0], &fabric, err);
+    if (rc == 0)
+        rc = eval.checkpoints ? eval_checkpoints(&j, err) : eval_one(&j, err);
+    eval_job_close(&j);
     return rc;
 }
 
 static const struct tern_cmd cmd = {
     .name = "eval",
-    .args = "RECIPE",
-    .summary = "perplexity of a checkpoint on the recipe's held-out sets",
-    .about = "Evaluates the model that the recipe begins from and a checkpoint of its run, row by "
-             "row of batch.seq_len tokens. Runs on one machine if you call it directly, and on all "
-             "ranks of a job with `srun --mpi=pmix tern eval RECIPE`.",
+    .args = "RECIPE | RUN",
+    .summary = "perplexity of checkpoints on the recipe's held-out sets",
+    .about =
+        "Evaluates the model that the recipe begins from and a checkpoint of its run, row by "
+        "row of batch.seq_len tokens. Runs on one machine if you call it directly, and on all "
+        "ranks of a job with `srun --mpi=pmix tern eval RECIPE`.\n\n"
+        "With --checkpoints, evaluates those of a run, which RUN (a name or id in the ledger) or "
+        "its recipe's file names, and records each value in the ledger: with the digests of "
+        "weights "
+        "and set, the precision and the tern that evaluated it. `tern ledger show`, `plot "
+        "--held-out` and `compare` have them. A value that the run measured itself at a step stays "
+        "the run's; so do all where --set changes precision, batch.seq_len or data.isolate. What "
+        "is recorded is not evaluated again, so an interrupted command goes on where it was. A "
+        "checkpoint that cannot be read is named and left out; the exit status is then 1.",
     .examples = "  tern eval run.yaml\n  srun --mpi=pmix tern eval run.yaml --checkpoint "
-                "checkpoints/step-00000100\n",
+                "checkpoints/step-00000100\n"
+                "  tern eval pubmed-cpt --checkpoints all --ranks 4\n"
+                "  tern eval pubmed-cpt --checkpoints 1000..2000 --data law=law-test.tds\n",
     .opts = opts,
     .args_min = 1,
     .args_max = 1,

@@ -131,7 +131,7 @@ TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/too
 # The model's maths and the trainer again in double, for tests alone: these programs exist as NAME
 # and NAME-f64.
 F64_ROOMS := tensor llama plan infer train
-F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/tensor_bf16 unit/products unit/llama unit/llama_memory tools/check_reference tools/train-ranks)
+F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/tensor_bf16 unit/products unit/llama unit/llama_memory unit/decoder tools/check_reference tools/train-ranks)
 
 ifeq ($(WITH_TRAINER),no)
 ROOMS := $(filter-out train infer fabric coll flight,$(ROOMS))

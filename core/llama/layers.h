@@ -143,6 +143,15 @@ void tern_llama_round(const struct tern_llama *m, tern_real *x, size_t n);
 /* Bytes of an element of a stored array, and of a parameter. */
 size_t tern_llama_element(const struct tern_llama *m);
 
+/* ---- llama.c ---- */
+
+/* cos and sin [positions,D/2] of the angles of RoPE, stretched as the config says. */
+void tern_llama_fill_rope(const struct tern_model_config *c, int positions, tern_real *to_cos,
+                          tern_real *to_sin);
+/* Memory of any contents, aligned for vectors, on huge pages where it is large; free() frees it.
+ * NULL with a message about the model's `what`. */
+void *tern_llama_block(size_t bytes, const char *what, struct tern_err *err);
+
 /* ---- memory.c ---- */
 
 /* Sizes from the options; m->shard is made. */

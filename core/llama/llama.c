@@ -15,7 +15,7 @@ enum {
 };
 
 /* On huge pages where the system has them. */
-static void *own_block(size_t bytes, const char *what, struct tern_err *err)
+void *tern_llama_block(size_t bytes, const char *what, struct tern_err *err)
 {
     const bool huge = bytes >= HUGE_PAGE; /* a small block would be rounded up and cleared whole */
     size_t to = huge ? HUGE_PAGE : ALIGN, whole = (bytes + to - 1) / to * to;
@@ -39,7 +39,7 @@ static void *block(struct tern_llama *m, const struct tern_llama_memory *memory,
                    const char *what, struct tern_err *err)
 {
     bytes = (bytes + sizeof(tern_real) - 1) / sizeof(tern_real) * sizeof(tern_real);
-    void *p = memory ? memory->alloc(memory->ctx, bytes, err) : own_block(bytes, what, err);
+    void *p = memory ? memory->alloc(memory->ctx, bytes, err) : tern_llama_block(bytes, what, err);
 
     if (!p)
         return NULL;
@@ -98,16 +98,17 @@ static double inverse_frequency(const struct tern_model_config *c, int i)
     return (1 - blend) * f / c->rope_factor + blend * f;
 }
 
-static void fill_rope(struct tern_llama *m)
+void tern_llama_fill_rope(const struct tern_model_config *c, int positions, tern_real *to_cos,
+                          tern_real *to_sin)
 {
-    int half = m->c.head_dim / 2;
+    int half = c->head_dim / 2;
 
     for (int i = 0; i < half; i++) {
-        double f = inverse_frequency(&m->c, i);
+        double f = inverse_frequency(c, i);
 
-        for (int t = 0; t < m->seq_len; t++) {
-            m->cos[(size_t)t * (size_t)half + (size_t)i] = (tern_real)cos(t * f);
-            m->sin[(size_t)t * (size_t)half + (size_t)i] = (tern_real)sin(t * f);
+        for (int t = 0; t < positions; t++) {
+            to_cos[(size_t)t * (size_t)half + (size_t)i] = (tern_real)cos(t * f);
+            to_sin[(size_t)t * (size_t)half + (size_t)i] = (tern_real)sin(t * f);
         }
     }
 }
@@ -208,7 +209,7 @@ struct tern_llama *tern_llama_open(const struct tern_llama_options *o, struct te
         return NULL;
     }
     tern_llama_carve(m, m->acts_block);
-    fill_rope(m);
+    tern_llama_fill_rope(&m->c, m->seq_len, m->cos, m->sin);
     return m;
 }
 

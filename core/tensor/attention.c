@@ -22,6 +22,7 @@ enum { TILE = TERN_TENSOR_NEAR_LD };
  * registers, and columns of all positions `wide`. */
 struct work {
     int T, D, ld, wide;
+    int past;                       /* the first queries' position */
     tern_real *k, *v;               /* [T,ld] */
     tern_real *kt, *vt;             /* [D,wide]: turned */
     tern_real *s, *ds;              /* [T,TILE] */
@@ -37,21 +38,23 @@ static int width(int T)
     return (T + 15) / 16 * 16 + 16;
 }
 
-static size_t lay_out(struct work *w, int T, int D, tern_real *base)
+/* `forward`: the arrays of a forward pass alone. */
+static size_t lay_out(struct work *w, int T, int D, bool forward, tern_real *base)
 {
     size_t ld = (size_t)(D + 15) / 16 * 16, wide = (size_t)width(T), rows = (size_t)T + 16, at = 0;
     /* Up to 15 floats after a row are read: the tail of each array. */
-    size_t sizes[] = {rows * ld,   rows * ld,   ld * wide,      ld * wide,
-                      rows * TILE, rows * TILE, TILE * ld + 16, TILE * ld + 16,
-                      ld * TILE,   ld * TILE,   ld * TILE};
-    tern_real **arrays[] = {&w->k, &w->v,    &w->kt, &w->vt,    &w->s, &w->ds,
-                            &w->q, &w->dout, &w->qt, &w->doutt, &w->ot};
+    size_t sizes[] = {rows * ld, ld * wide, rows * TILE, TILE * ld + 16, ld * TILE, ld * TILE,
+                      rows * ld, ld * wide, rows * TILE, TILE * ld + 16, ld * TILE};
+    tern_real **arrays[] = {&w->v, &w->kt, &w->s,  &w->q,    &w->qt,   &w->ot,
+                            &w->k, &w->vt, &w->ds, &w->dout, &w->doutt};
+    enum { FORWARD = 6 };
 
     w->T = T;
+    w->past = 0;
     w->D = D;
     w->ld = (int)ld;
     w->wide = (int)wide;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < (forward ? FORWARD : sizeof(sizes) / sizeof(*sizes)); i++) {
         *arrays[i] = base ? base + at : NULL;
         at += (sizes[i] + 15) / 16 * 16;
     }
@@ -62,14 +65,15 @@ size_t tern_tensor_attention_scratch(int T, int D, int threads)
 {
     struct work w;
 
-    return lay_out(&w, T, D, NULL) * (size_t)(threads > 0 ? threads : omp_get_max_threads());
+    return lay_out(&w, T, D, /* forward= */ false, NULL) *
+           (size_t)(threads > 0 ? threads : omp_get_max_threads());
 }
 
-static void work_of_thread(struct work *w, int T, int D, tern_real *scratch)
+static void work_of_thread(struct work *w, int T, int D, bool forward, tern_real *scratch)
 {
-    size_t each = lay_out(w, T, D, NULL);
+    size_t each = lay_out(w, T, D, forward, NULL);
 
-    lay_out(w, T, D, scratch + (size_t)omp_get_thread_num() * each);
+    lay_out(w, T, D, forward, scratch + (size_t)omp_get_thread_num() * each);
 }
 
 void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
@@ -198,8 +202,9 @@ static void tile_forward(struct work *w, const struct head *h, int t0, const ter
                          tern_real *out, tern_real *stats)
 {
     struct tile t = tile_of(w, h, t0);
+    size_t r0 = (size_t)(t0 - w->past); /* of qkv and out */
 
-    take(w, w->q, qkv + h->q + (size_t)t0 * (size_t)h->row, h->row, t.rows);
+    take(w, w->q, qkv + h->q + r0 * (size_t)h->row, h->row, t.rows);
     turn_tile(w, w->qt, w->q, t.rows);
     columns_of_keys(w, w->s, w->kt, &t, w->qt);
     tern_tensor_k->softmax(w->s, t.n, w->from, w->to, (tern_real)(1 / sqrt((double)w->D)), w->max,
@@ -212,7 +217,7 @@ static void tile_forward(struct work *w, const struct head *h, int t0, const ter
     for (int c = 0; c < TILE; c++)
         w->sum[c] = 1 / w->sum[c];
     tern_tensor_k->columns(w->ot, w->sum, w->D);
-    give(w, out + h->out + (size_t)t0 * (size_t)h->row_out, w->ot, h->row_out, t.rows, w->q);
+    give(w, out + h->out + r0 * (size_t)h->row_out, w->ot, h->row_out, t.rows, w->q);
 }
 
 /* A job is every `parts`-th tile of a key head's queries: with many threads and few heads, some
@@ -231,7 +236,7 @@ void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qk
         struct head first = head_of(a, b, key * group);
         struct work w;
 
-        work_of_thread(&w, a->T, a->D, scratch);
+        work_of_thread(&w, a->T, a->D, /* forward= */ false, scratch);
         take(&w, w.v, qkv + first.v, first.row, a->T);
         tern_tensor_turn(w.kt, w.wide, qkv + first.k, first.row, a->T, a->D);
         for (int h = 0; h < group; h++)
@@ -289,7 +294,7 @@ void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, cons
         struct head first = head_of(a, job / a->K, job % a->K * group);
         struct work w;
 
-        work_of_thread(&w, a->T, a->D, scratch);
+        work_of_thread(&w, a->T, a->D, /* forward= */ false, scratch);
         take(&w, w.k, qkv + first.k, first.row, a->T);
         tern_tensor_turn(w.kt, w.wide, qkv + first.k, first.row, a->T, a->D);
         tern_tensor_turn(w.vt, w.wide, qkv + first.v, first.row, a->T, a->D);
@@ -303,6 +308,101 @@ void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, cons
             struct head head = head_of(a, job / a->K, job % a->K * group + i / tiles);
 
             tile_backward(&w, &head, i % tiles * TILE, dqkv, dout, qkv, stats);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- with keys from before */
+
+static tern_real *cached(tern_real *of, const struct tern_tensor_cache *c, int row, int key)
+{
+    size_t head = (size_t)row * (size_t)c->K + (size_t)key;
+
+    return of + head * (size_t)c->positions * (size_t)c->D;
+}
+
+/* Put the key (rotated in place) and value of one position into a head's cache. */
+static void remember(const struct tern_tensor_cache *c, tern_real *qkv, int row, int key, int t)
+{
+    size_t D = (size_t)c->D, at = (size_t)t * D, angle = (size_t)t * (D / 2);
+    tern_real *k = qkv + (size_t)(c->H + key) * D, *v = k + (size_t)c->K * D;
+
+    tern_tensor_k->rope(k, c->cos + angle, c->sin + angle, c->D / 2, 1);
+    memcpy(cached(c->keys, c, row, key) + at, k, D * sizeof(*k));
+    memcpy(cached(c->values, c, row, key) + at, v, D * sizeof(*v));
+}
+
+size_t tern_tensor_attention_cached_scratch(const struct tern_tensor_cache *c, int threads)
+{
+    struct work w;
+
+    return lay_out(&w, c->positions, c->D, /* forward= */ true, NULL) *
+           (size_t)(threads > 0 ? threads : omp_get_max_threads());
+}
+
+void tern_tensor_attention_read(tern_real *out, tern_real *qkv, const struct tern_tensor_cache *c,
+                                const struct tern_tensor_place *p, int n, tern_real *scratch)
+{
+    const struct tern_tensor_heads a = {.B = 1, .T = n, .H = c->H, .K = c->K, .D = c->D};
+    int tiles = (n + TILE - 1) / TILE, group = c->H / c->K, T = p->position + n;
+    int parts = (4 * omp_get_max_threads() + c->K - 1) / c->K;
+    size_t row = (size_t)(c->H + 2 * c->K) * (size_t)c->D;
+
+    parts = parts > tiles ? tiles : parts;
+#pragma omp parallel for schedule(static)
+    for (int r = 0; r < n; r++) {
+        size_t angle = (size_t)(p->position + r) * (size_t)(c->D / 2);
+
+        for (int h = 0; h < c->H; h++)
+            tern_tensor_k->rope(qkv + (size_t)r * row + (size_t)(h * c->D), c->cos + angle,
+                                c->sin + angle, c->D / 2, 1);
+        for (int key = 0; key < c->K; key++)
+            remember(c, qkv + (size_t)r * row, p->row, key, p->position + r);
+    }
+#pragma omp parallel for schedule(dynamic)
+    for (int job = 0; job < c->K * parts; job++) {
+        int key = job / parts;
+        struct work w;
+
+        work_of_thread(&w, T, c->D, /* forward= */ true, scratch);
+        w.past = p->position;
+        take(&w, w.v, cached(c->values, c, p->row, key), c->D, T);
+        tern_tensor_turn(w.kt, w.wide, cached(c->keys, c, p->row, key), c->D, T, c->D);
+        for (int h = 0; h < group; h++)
+            for (int i = job % parts; i < tiles; i += parts) {
+                struct head head = head_of(&a, 0, key * group + h);
+
+                tile_forward(&w, &head, w.past + i * TILE, qkv, out, /* stats= */ NULL);
+            }
+    }
+}
+
+void tern_tensor_attention_step(tern_real *out, tern_real *qkv, const struct tern_tensor_cache *c,
+                                const struct tern_tensor_place *places, int n, tern_real *scratch)
+{
+    int group = c->H / c->K;
+    tern_real by = (tern_real)(1 / sqrt((double)c->D));
+    size_t D = (size_t)c->D, row = (size_t)(c->H + 2 * c->K) * D;
+
+#pragma omp parallel for schedule(static)
+    for (int job = 0; job < n * c->K; job++) {
+        int i = job / c->K, key = job % c->K, t = places[i].position;
+        tern_real *x = qkv + (size_t)i * row;
+        tern_real *scores = scratch + (size_t)omp_get_thread_num() * (size_t)c->positions;
+        const tern_real *k = cached(c->keys, c, places[i].row, key);
+        const tern_real *v = cached(c->values, c, places[i].row, key);
+
+        remember(c, x, places[i].row, key, t);
+        for (int h = key * group; h < (key + 1) * group; h++) {
+            tern_real *q = x + (size_t)h * D, *y = out + ((size_t)i * (size_t)c->H + (size_t)h) * D;
+            size_t angle = (size_t)t * (D / 2);
+
+            tern_tensor_k->rope(q, c->cos + angle, c->sin + angle, c->D / 2, 1);
+            tern_tensor_k->dots(scores, q, k, D, t + 1, c->D, /* add= */ false);
+            double sum =
+                tern_tensor_k->exp_sum(scores, tern_tensor_k->max(scores, t + 1), by, t + 1);
+            tern_tensor_k->mix(y, v, scores, t + 1, c->D);
+            tern_tensor_k->scale(y, (tern_real)(1 / sum), D);
         }
     }
 }

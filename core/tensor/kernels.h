@@ -62,6 +62,14 @@ struct tern_tensor_kernels {
     void (*to_bf16_random)(uint16_t *to, const tern_real *from, uint64_t key, uint64_t first,
                            size_t n);
     void (*from_bf16)(tern_real *to, const uint16_t *from, size_t n);
+    /* y[rows] = the products of rows w[rows][ld], of n elements, with x[n], and those already in y
+     * where `add` */
+    void (*dots)(tern_real *y, const tern_real *x, const tern_real *w, size_t ld, int rows, int n,
+                 bool add);
+    void (*dots_bf16)(tern_real *y, const tern_real *x, const uint16_t *w, size_t ld, int rows,
+                      int n, bool add);
+    /* y[n] = the sum of by[r] * x[r][n] over the rows, which follow each other */
+    void (*mix)(tern_real *y, const tern_real *x, const tern_real *by, int rows, int n);
 };
 
 extern const struct tern_tensor_kernels tern_tensor_kernels_avx512, tern_tensor_kernels_avx2,

@@ -501,6 +501,8 @@ static void from_bf16(tern_real *restrict to, const uint16_t *restrict from, siz
     }
 }
 
+#include "core/tensor/dots.h"
+
 const struct tern_tensor_kernels KERNELS = {
     .name = KERNELS_NAME,
     .add = add,
@@ -525,4 +527,7 @@ const struct tern_tensor_kernels KERNELS = {
     .to_bf16 = to_bf16,
     .to_bf16_random = to_bf16_random,
     .from_bf16 = from_bf16,
+    .dots = dots,
+    .dots_bf16 = dots_bf16,
+    .mix = mix,
 };

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#define FOR_ROWS(n) _Pragma("omp parallel for schedule(static)") for (int r = 0; r < (n); r++)
+/* (A lone row is not worth a meeting of the threads: decoding has many of these.) */
+#define FOR_ROWS(n)                                                                                \
+    _Pragma("omp parallel for schedule(static) if (n > 1)") for (int r = 0; r < (n); r++)
 
 /* Columns a thread takes at a time where rows are summed: four cache lines. */
 enum { STRIP = 64 };

@@ -91,6 +91,23 @@ void tern_tensor_gemm(const struct tern_tensor_gemm *g, const tern_real *A, cons
 void tern_tensor_gemm_bf16(const struct tern_tensor_gemm *g, const tern_real *A, const uint16_t *B,
                            tern_real *C);
 
+/* y[n,out] = x[n,in] w[out,in]^T, or y += it with `add`: for few rows, where reading w takes the
+ * time.  The bits of a row depend neither on the other rows nor on threads, nor on vectors. */
+struct tern_tensor_few {
+    int n, in, out;
+    bool add;
+};
+void tern_tensor_few_rows(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
+                          const tern_real *w);
+void tern_tensor_few_rows_bf16(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
+                               const uint16_t *w);
+/* The same for many rows, by tern_tensor_gemm in blocks of columns that do not depend on threads:
+ * the bits of a row depend on n, not on threads. */
+void tern_tensor_many_rows(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
+                           const tern_real *w);
+void tern_tensor_many_rows_bf16(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
+                                const uint16_t *w);
+
 /* ---------------------------------------------------------------- whole arrays, n elements */
 
 void tern_tensor_zero(tern_real *x, size_t n);
@@ -235,5 +252,31 @@ void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, cons
 /* Elements of scratch for both, for `threads` threads (0: this process's), at up to T positions and
  * heads of size D. */
 size_t tern_tensor_attention_scratch(int T, int D, int threads);
+
+/* ---- with keys and values from before: one layer's cache ---- */
+
+struct tern_tensor_cache {
+    int H, K, D;                /* as above */
+    int positions;              /* room for so many */
+    tern_real *keys, *values;   /* [rows,K,positions,D]; keys are rotated */
+    const tern_real *cos, *sin; /* [positions,D/2] */
+};
+
+/* A position in a row of the cache; the row holds those before it. */
+struct tern_tensor_place {
+    int row, position;
+};
+
+/* qkv[n,(H+2K)*D] are the positions from `p` on of one row: queries and keys are rotated in place,
+ * keys and values go into the cache, and out[n,H*D] is their attention to all positions up to their
+ * own.  `scratch`: tern_tensor_attention_cached_scratch elements.  The bits depend neither on
+ * threads nor on other rows of the cache. */
+void tern_tensor_attention_read(tern_real *out, tern_real *qkv, const struct tern_tensor_cache *c,
+                                const struct tern_tensor_place *p, int n, tern_real *scratch);
+/* The same of one position in each of n different rows of the cache. */
+void tern_tensor_attention_step(tern_real *out, tern_real *qkv, const struct tern_tensor_cache *c,
+                                const struct tern_tensor_place *places, int n, tern_real *scratch);
+/* `threads` 0: this process's. */
+size_t tern_tensor_attention_cached_scratch(const struct tern_tensor_cache *c, int threads);
 
 #endif

@@ -94,11 +94,54 @@ static void bf16_at_random(void)
     free(x), free(got), free(h);
 }
 
+/* Products of few rows: all instruction sets, bf16 or not, as a sum in double. */
+static void few_rows(int n, int in, int out)
+{
+    size_t nx = (size_t)n * (size_t)in, nw = (size_t)out * (size_t)in, ny = (size_t)n * (size_t)out;
+    tern_real *x = noise(nx, 1), *w = noise(nw, 2), *y = malloc(ny * sizeof(*y)),
+              *z = malloc(ny * sizeof(*z)), *many = malloc(ny * sizeof(*many));
+    uint16_t *half = malloc(nw * sizeof(*half));
+    struct tern_tensor_few f = {n, in, out, false};
+    double worst = 0;
+    char what[64];
+
+    tern_tensor_to_bf16(half, w, nw);
+    tern_tensor_from_bf16(w, half, nw);
+    snprintf(what, sizeof(what), "%d rows times a matrix of %d x %d", n, out, in);
+    SAME_BITS(what, y, ny, tern_tensor_few_rows(&f, y, x, w));
+    tern_tensor_few_rows_bf16(&f, z, x, half);
+    ok(memcmp(y, z, ny * sizeof(*y)) == 0, "%s: bf16 gives the bits of the widened one", what);
+    for (int r = 0; r < n; r++)
+        for (int o = 0; o < out; o++) {
+            double sum = 0;
+            for (int i = 0; i < in; i++)
+                sum += (double)x[r * in + i] * (double)w[o * in + i];
+            worst = fmax(worst, fabs(sum - (double)y[r * out + o]));
+        }
+    tern_tensor_many_rows(&f, many, x, w);
+    for (size_t i = 0; i < ny; i++)
+        worst = fmax(worst, fabs((double)many[i] - (double)y[i]));
+    f.add = true;
+    tern_tensor_few_rows(&f, z, x, w);
+    tern_tensor_many_rows(&f, many, x, w);
+    for (size_t i = 0; i < ny; i++)
+        worst = fmax(worst, fmax(fabs((double)z[i] - 2 * (double)y[i]),
+                                 fabs((double)many[i] - 2 * (double)y[i])));
+    ok(worst < 6e-6 * sqrt(in), "%s: sums, and sums that are added to (%.2g)", what, worst);
+    free(x), free(w), free(y), free(z), free(many), free(half);
+}
+
 int main(void)
 {
     if (tern_tensor_start(2, 1, NULL) < 0)
         return 1;
     bf16();
     bf16_at_random();
+    few_rows(1, 1, 1);
+    few_rows(2, 15, 3);
+    few_rows(3, 63, 17);
+    few_rows(1, 64, 65);
+    few_rows(5, 513, 130);
+    few_rows(9, 1100, 300);
     return tap_done();
 }

@@ -358,18 +358,69 @@ static int encode(struct tern_instruct_encoder *e, const json_t *record,
     return 0;
 }
 
-int tern_instruct_encode(struct tern_instruct_encoder *e, const char *record, size_t len,
-                         struct tern_instruct_row *ret_row, struct tern_err *err)
+/* A record's object, a new reference; NULL with `err`. */
+static json_t *parse(const char *record, size_t len, struct tern_err *err)
 {
     json_error_t why;
     json_t *j = json_loadb(record, len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
-    int rc;
 
     if (json_is_object(j))
-        rc = encode(e, j, ret_row, err);
-    else
-        rc = tern_err_set(err, TERN_USAGE, "not a JSON object on one line%s%s", j ? "" : ": ",
-                          j ? "" : why.text);
+        return j;
+    tern_err_set(err, TERN_USAGE, "not a JSON object on one line%s%s", j ? "" : ": ",
+                 j ? "" : why.text);
+    json_decref(j);
+    return NULL;
+}
+
+int tern_instruct_encode(struct tern_instruct_encoder *e, const char *record, size_t len,
+                         struct tern_instruct_row *ret_row, struct tern_err *err)
+{
+    json_t *j = parse(record, len, err);
+    int rc = j ? encode(e, j, ret_row, err) : -1;
+
     json_decref(j);
     return rc;
+}
+
+/* ---- prompts alone ---- */
+
+int tern_instruct_prompt(struct tern_instruct_encoder *e, const char *record, size_t len,
+                         struct tern_instruct_prompt *ret_prompt, struct tern_err *err)
+{
+    struct tern_instruct_pieces *p = &e->pieces;
+    json_t *j = parse(record, len, err);
+
+    p->open = true;
+    int rc = j ? tern_instruct_render(e->of->template, j, p, err) : -1;
+    p->open = false;
+    json_decref(j);
+    if (rc < 0)
+        return -1;
+    size_t n = p->n, all = p->text.len;
+    while (n > 0 && p->v[n - 1].target)
+        n--;
+    const bool answered = n < p->n;
+    const size_t end = n ? p->v[n - 1].end : 0;
+    p->n = n;
+    if (put_pieces(e, err) < 0)
+        return -1;
+    *ret_prompt =
+        (struct tern_instruct_prompt){.ids = e->ids,
+                                      .n = e->n,
+                                      .text = all ? p->text.data : "",
+                                      .text_len = end,
+                                      .answer = answered && all ? p->text.data + end : NULL,
+                                      .answer_len = answered ? all - end : 0};
+    return 0;
+}
+
+int32_t tern_instruct_end(const struct tern_instruct *t)
+{
+    const struct tern_instruct_line *l = &t->template->answer;
+    const struct tern_instruct_part *last = l->n ? &l->parts[l->n - 1] : NULL;
+
+    return !last                                 ? TERN_TOKEN_NONE
+           : last->kind == TERN_INSTRUCT_EOS     ? tern_token_eos(t->token)
+           : last->kind == TERN_INSTRUCT_SPECIAL ? (int32_t)t->specials[last->special]
+                                                 : TERN_TOKEN_NONE;
 }

@@ -89,6 +89,21 @@ struct tern_instruct_row {
 int tern_instruct_encode(struct tern_instruct_encoder *e, const char *record, size_t len,
                          struct tern_instruct_row *ret_row, struct tern_err *err);
 
+/* A record up to its last answer, which may be missing: what a model continues.  Strings are not
+ * terminated and live, as the ids, until the encoder's next call. */
+struct tern_instruct_prompt {
+    const uint32_t *ids; /* without the document's BOS */
+    size_t n;
+    const char *text; /* without special tokens */
+    size_t text_len;
+    const char *answer; /* the record's own; NULL: it has none */
+    size_t answer_len;
+};
+int tern_instruct_prompt(struct tern_instruct_encoder *e, const char *record, size_t len,
+                         struct tern_instruct_prompt *ret_prompt, struct tern_err *err);
+/* The special token with which the template ends an answer; TERN_TOKEN_NONE (-1): by none. */
+int32_t tern_instruct_end(const struct tern_instruct *t);
+
 /* The templates that have names, NULL at the end, and their texts: files like a user's own. */
 extern const char *const tern_instruct_names[];
 const char *tern_instruct_text(const char *name); /* NULL: there is none of that name */

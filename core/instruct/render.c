@@ -223,6 +223,15 @@ static int no_chat(const struct tern_instruct_template *t, const char *name, str
                         name, t->name);
 }
 
+/* Are the fields there that a line must have? */
+static bool is_given(const struct tern_instruct_line *l, const json_t *record)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->parts[i].kind == TERN_INSTRUCT_FIELD && !find(record, l->parts[i].text))
+            return false;
+    return true;
+}
+
 static int render_fields(const struct tern_instruct_template *t, const json_t *record,
                          struct tern_instruct_pieces *p, struct tern_err *err)
 {
@@ -239,7 +248,9 @@ static int render_fields(const struct tern_instruct_template *t, const json_t *r
             return -1;
         first = false;
     }
-    return put_line(t, &t->answer, record, /* target= */ true, p, err);
+    return p->open && !is_given(&t->answer, record)
+               ? 0
+               : put_line(t, &t->answer, record, /* target= */ true, p, err);
 }
 
 /* ---- conversations ---- */
@@ -383,7 +394,7 @@ static int render_chat(const struct tern_instruct_template *t, const json_t *lis
             return -1;
         wanted = m.role == USER ? ASSISTANT : USER;
     }
-    return wanted == USER && m.role == ASSISTANT
+    return m.role == ASSISTANT || (p->open && m.role == USER)
                ? 0
                : tern_err_set(err, TERN_USAGE,
                               "ends with the message of role %s; an answer of the assistant is "
@@ -402,11 +413,12 @@ static int need_either(const struct tern_instruct_template *t, const json_t *rec
 static int render_turn(const struct tern_instruct_template *t, const json_t *record,
                        struct tern_instruct_pieces *p, struct tern_err *err)
 {
+    const bool asks = p->open && !find(record, "response") && !find(record, "completion");
     struct text user, context = {0}, answer;
 
     if (need_either(t, record, "instruction", "prompt", &user, err) < 0 ||
         get(record, "context", &context, err) < 0 ||
-        need_either(t, record, "response", "completion", &answer, err) < 0 ||
+        (!asks && need_either(t, record, "response", "completion", &answer, err) < 0) ||
         put_message(t, &t->begin, (struct text){"", 0}, /* target= */ false, p, err) < 0)
         return -1;
     if (context.len) {
@@ -418,9 +430,8 @@ static int render_turn(const struct tern_instruct_template *t, const json_t *rec
         if (tern_buf_check(&p->scratch, "a record", err) < 0)
             return -1;
     }
-    return put_message(t, &t->user, user, /* target= */ false, p, err) < 0
-               ? -1
-               : put_message(t, &t->answer, answer, /* target= */ true, p, err);
+    int rc = put_message(t, &t->user, user, /* target= */ false, p, err);
+    return rc < 0 || asks ? rc : put_message(t, &t->answer, answer, /* target= */ true, p, err);
 }
 
 static const char *const lists[] = {"messages", "conversations"};

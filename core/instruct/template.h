@@ -74,6 +74,7 @@ struct tern_instruct_pieces {
     struct tern_buf scratch; /* of a message */
     struct tern_instruct_piece *v;
     size_t n, cap;
+    bool open; /* set by the caller: the record's last answer may be missing */
 };
 
 /* Put a record (an object) into `t`. */

@@ -340,7 +340,21 @@ static int read_added(struct tern_token_json *j, struct tern_err *err)
 
 /* ---- the whole ---- */
 
-/* Members that change no id. */
+/* Does a post-processor put a special token before a text? */
+static bool puts_first(const json_t *post)
+{
+    const json_t *list = json_object_get(post, "processors"),
+                 *first = json_array_get(json_object_get(post, "single"), 0);
+    bool found = json_object_get(first, "SpecialToken") != NULL;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        found |=
+            json_object_get(json_array_get(json_object_get(json_array_get(list, i), "single"), 0),
+                            "SpecialToken") != NULL;
+    return found;
+}
+
+/* Members that change no id of a text. */
 static int read_others(const struct tern_token_json *j, struct tern_err *err)
 {
     static const char *const known[] = {"ByteLevel", "TemplateProcessing", "BertProcessing",
@@ -359,6 +373,7 @@ static int read_others(const struct tern_token_json *j, struct tern_err *err)
         found |= strcmp(type, known[i]) == 0;
     if (!found)
         return refuse(j, err, "the type of its post_processor");
+    j->t->begins = puts_first(post);
     for (int i = 0; i < 2; i++)
         if (!is_null(json_object_get(j->tree, i ? "padding" : "truncation")))
             tern_warn("%s: its %s is not applied: texts are packed whole", j->t->path,

@@ -119,6 +119,11 @@ int32_t tern_token_unk(const struct tern_token *t)
     return t->unk;
 }
 
+bool tern_token_begins(const struct tern_token *t)
+{
+    return t->bos >= 0 && (t->format != TERN_TOKEN_JSON || t->begins);
+}
+
 const char *tern_token_path(const struct tern_token *t)
 {
     return t->path;

@@ -54,6 +54,9 @@ uint32_t tern_token_n_vocab(const struct tern_token *t);
 int32_t tern_token_bos(const struct tern_token *t);
 int32_t tern_token_eos(const struct tern_token *t);
 int32_t tern_token_unk(const struct tern_token *t);
+/* Does the library of the format put BOS before a text that a model is to go on with?  Not where
+ * there is no BOS, or the post-processor of `tokenizer.json` puts none. */
+bool tern_token_begins(const struct tern_token *t);
 /* The file that was read; belongs to `t`. */
 const char *tern_token_path(const struct tern_token *t);
 /* "sentencepiece", "tiktoken" or "tokenizer.json". */

@@ -170,6 +170,7 @@ struct tern_token {
     bool strip_first; /* the decoder takes one space off the beginning */
     bool drop_first;  /* Metaspace's decoder: all space marks of the first token */
     bool show_bytes;  /* the decoder leaves "<0x0A>" as it is */
+    bool begins;      /* the post-processor puts a special token before a text */
 
     /* ---- tables, made by tern_token_bpe_build ---- */
 

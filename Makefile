@@ -123,7 +123,7 @@ WIRE_WITHOUT := core/wire/rendezvous.c core/wire/absent.c
 # compiler can do that.
 STATIC := $(if $(SANITIZE),,$(shell printf 'int main(void){return 0;}' | \
 	$(CC) -static -x c - -o /dev/null 2>/dev/null && echo yes))
-TRAINERS := train eval bench fabric link
+TRAINERS := train eval generate bench fabric link
 PROGRAMS := $(filter-out $(if $(STATIC),,inside) $(if $(filter no,$(WITH_TRAINER)),$(TRAINERS)),$(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(O)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))

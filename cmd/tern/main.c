@@ -31,6 +31,7 @@ static const struct program programs[] = {
     {"task", "run one rank's program, keep its output and its metrics"},
     {"inside", "the same inside a container without tern"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
+    {"generate", "text that a checkpoint goes on with"},
     {"look back", NULL},
     {"ledger", "list, show, plot and query runs"},
     {"logs", "print the output of a run's ranks, merged by time"},

@@ -39,8 +39,8 @@ const char topic_lora[] =
     "@recipe lora.\n"
     "\n"
     "# CHECKPOINTS\n"
-    "Checkpoints name the adapters as PEFT does. `tern eval` and `model.from` merge them into\n"
-    "the weights.\n"
+    "Checkpoints name the adapters as PEFT does. `tern eval`, `tern generate` and\n"
+    "`model.from` merge them into the weights.\n"
     "\n"
     "# COST\n"
     "With DoRA, the backward pass computes each product with an adapter one more time. With\n"
@@ -50,6 +50,8 @@ const char topic_lora[] =
     "    tern ckpt export checkpoints/latest -o adapter   # adapters alone, for PEFT:\n"
     "                           # PeftModel.from_pretrained(model, \"adapter\")\n"
     "    tern ckpt merge checkpoints/latest -o out-hf     # the whole model\n"
+    "    tern generate checkpoints --from test.jsonl --row 0..9 --template dolly\n"
+    "                           # prompts, answers and references\n"
     "\n"
     "`tern ckpt merge` adds the adapters in double precision and rounds once, to --dtype.\n";
 
@@ -73,10 +75,10 @@ const char topic_precision[] =
     "divides a part of it among ranks.\n"
     "\n"
     "# CHECKPOINTS\n"
-    "A checkpoint holds `model/` in BF16 and `master/` in F32. `tern eval` and `tern ckpt\n"
-    "export` read `model/`. The precision is part of a run's identity: a run resumes with the\n"
-    "other precision only with `--accept`. It then starts from the master copy, if the\n"
-    "checkpoint has one.\n";
+    "A checkpoint holds `model/` in BF16 and `master/` in F32. `tern eval`, `tern generate`\n"
+    "and `tern ckpt export` read `model/`. The precision is part of a run's identity: a run\n"
+    "resumes with the other precision only with `--accept`. It then starts from the master\n"
+    "copy, if the checkpoint has one.\n";
 
 const char topic_launch[] =
     "`tern run` is the last line of a batch script. It checks the nodes, starts the ranks,\n"

@@ -19,7 +19,7 @@ static const struct {
     {"cluster.yaml, cluster.tern.yaml", " cluster run train ",
      "A ParallelCluster layout, and beside it what tern alone needs."},
     {"NAME.tds", " data train eval run ", "A token set: see tern-token-set(5)."},
-    {"checkpoint.dir/step-NNNNNNNN/", " ckpt train eval run ",
+    {"checkpoint.dir/step-NNNNNNNN/", " ckpt train eval generate run ",
      "A checkpoint: see tern-checkpoint(5)."},
     {"LEDGER/ledger.db", " ledger metric run submit logs eval ",
      "The catalogue of runs: see tern-ledger-files(5)."},

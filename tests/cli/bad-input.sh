@@ -33,7 +33,7 @@ refused tern data build --tokenizer "$T" -o x.tds noise
 is $bad 0 "a path that is absent, noise or empty: refused with 2 by each of $n commands"
 
 bad=0 n=0
-for noun in bench ckpt cluster data env eval fabric health ledger link logs metric run submit train; do
+for noun in bench ckpt cluster data env eval fabric generate health ledger link logs metric run submit train; do
     refused tern $noun --no-such-option
     for verb in $(tern $noun -h 2>/dev/null | sed -n '/^verbs:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'); do
         refused tern $noun $verb --no-such-option
@@ -54,6 +54,7 @@ cp -r checkpoints/step-00000002 k; echo x >k/manifest.json
 for c in step-00000002 k; do
     refused tern ckpt show $c; refused tern ckpt verify $c; refused tern ckpt export $c -o y
     refused tern eval run.yaml --checkpoint $c
+    refused tern generate $c -p a
 done
 for o in batch.micro=0 nonsense=1 steps=abc data.train=3; do
     for noun in run train submit eval; do refused tern $noun run.yaml --set $o; done

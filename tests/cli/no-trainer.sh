@@ -21,14 +21,14 @@ long || { tap_done; exit; }
 tools_make all; status 0 "the tools alone do not" || { sed 's/^/# /' err | head -n 20; tap_done; }
 for p in cluster submit run ledger data ckpt health env logs metric task; do echo "o/bin/tern-$p"; done | xargs ls >/dev/null
 ok $? "the tools are there"
-run ls o/bin/tern-train o/bin/tern-eval o/bin/tern-bench; [ ! -s out ]; ok $? "the trainer's programs are not"
+run ls o/bin/tern-train o/bin/tern-eval o/bin/tern-generate o/bin/tern-bench; [ ! -s out ]; ok $? "the trainer's programs are not"
 ! for f in o/bin/*; do ldd "$f" 2>/dev/null; done | grep -E 'pmix|fabric|mpi'; ok $? "programs without the trainer want no library of PMIx, libfabric or MPI"
 for p in cluster submit run ledger data ckpt health env logs metric task; do
     run "o/bin/tern" $p -h; [ "$rc" = 0 ] && [ -s out ]; ok $? "tern $p -h"
 done
 run o/bin/tern train run.yaml; status 1; err_has 'built without it (make WITH_TRAINER=no)'; one_line
 run o/bin/tern -h; status 0; out_has '(not installed)'
-[ "$(grep -c 'not installed' out)" = 5 ]; ok $? "tern -h marks the five programs that a build without the trainer lacks"
+[ "$(grep -c 'not installed' out)" = 6 ]; ok $? "tern -h marks the six programs that a build without the trainer lacks"
 printf '\050\265\057\375\044\000\001\000\000\231' >x.jsonl.zst
 run o/bin/tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" x.jsonl.zst; status 2 "a build without libzstd refuses its files"
 err_has 'is compressed by Zstandard, and this tern was built without libzstd'; one_line

@@ -87,7 +87,11 @@ int tern_yaml_fail(const struct tern_yaml_node *n, struct tern_err *err, const c
 void tern_yaml_free(struct tern_yaml *doc)
 {
     if (doc) {
+        for (size_t i = 0; i < doc->n_remarks; i++)
+            free(doc->remarks[i].text);
+        free(doc->remarks);
         tern_yaml_node_free(doc->root);
+        tern_yaml_node_free(doc->spare);
         free(doc->path);
         free(doc);
     }
@@ -121,6 +125,32 @@ const char *tern_yaml_where(const struct tern_yaml_node *n)
 const char *tern_yaml_text(const struct tern_yaml_node *n)
 {
     return n->text;
+}
+
+void tern_yaml_set_text(struct tern_yaml_node *n, const char *text)
+{
+    char *copy = tern_strdup(text);
+
+    tern_assert(n->kind == TERN_YAML_TEXT, "%s", n->where);
+    free(n->text);
+    n->text = copy;
+    n->quoted = true;
+}
+
+bool tern_yaml_is_plain(const struct tern_yaml_node *n)
+{
+    return n->text && !n->quoted;
+}
+
+const struct tern_yaml_remark *tern_yaml_remarks(const struct tern_yaml *doc, size_t *n)
+{
+    *n = doc->n_remarks;
+    return doc->remarks;
+}
+
+const char *tern_yaml_file(const struct tern_yaml_node *n)
+{
+    return n->doc->path;
 }
 
 bool tern_yaml_is_null(const struct tern_yaml_node *n)

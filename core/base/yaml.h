@@ -28,16 +28,37 @@ struct tern_yaml *tern_yaml_parse(const char *text, size_t len, const char *name
                                   struct tern_err *err);
 void tern_yaml_free(struct tern_yaml *doc);
 
+/* The same for files of other programs, as PyYAML's safe loader reads YAML 1.1.  Anchors, aliases,
+ * merge keys (<<) and the tags of YAML's own types are taken: an alias is a copy of its value, and
+ * counts as that within the limits above.  A value's line is that of its alias; of members of an
+ * aliased map, their own.  Keys that are given twice (the first counts) and other tags do not end
+ * the reading; they are remarks. */
+struct tern_yaml *tern_yaml_load_1_1(const char *path, struct tern_err *err);
+
+enum tern_yaml_remark_kind { TERN_YAML_TAG, TERN_YAML_TWICE, TERN_YAML_MERGE };
+
+struct tern_yaml_remark {
+    enum tern_yaml_remark_kind kind;
+    int line;
+    char *text; /* "!Sub"; "'Tags' is given twice (first on line 3)"; "<<" */
+};
+/* Of such a file: *n remarks, at most 100, in file order. */
+const struct tern_yaml_remark *tern_yaml_remarks(const struct tern_yaml *doc, size_t *n);
+
 /* The root; an empty document is an empty map. */
 struct tern_yaml_node *tern_yaml_root(struct tern_yaml *doc);
 const char *tern_yaml_path(const struct tern_yaml *doc);
 
 enum tern_yaml_kind tern_yaml_kind(const struct tern_yaml_node *n);
 int tern_yaml_line(const struct tern_yaml_node *n);
+/* The path of the document that has it, as given. */
+const char *tern_yaml_file(const struct tern_yaml_node *n);
 /* "batch.micro" or "data.train[1].path": how the value is reached. */
 const char *tern_yaml_where(const struct tern_yaml_node *n);
 /* NULL unless text. */
 const char *tern_yaml_text(const struct tern_yaml_node *n);
+/* Text without quotes (and without the tag !!str): `4` and not `"4"`. */
+bool tern_yaml_is_plain(const struct tern_yaml_node *n);
 /* Unquoted `null`, `~` or nothing at all. */
 bool tern_yaml_is_null(const struct tern_yaml_node *n);
 
@@ -49,6 +70,9 @@ const char *tern_yaml_key(const struct tern_yaml_node *map, size_t i);
 
 /* The value of `key`, marked as known; NULL when it is absent or `map` is NULL. */
 struct tern_yaml_node *tern_yaml_get(const struct tern_yaml_node *map, const char *key);
+
+/* Put another text, as if in quotes, into a text node. */
+void tern_yaml_set_text(struct tern_yaml_node *n, const char *text);
 
 /* Fail with "file:line: <key>: <text>"; returns -1. */
 int tern_yaml_fail(const struct tern_yaml_node *n, struct tern_err *err, const char *fmt, ...)

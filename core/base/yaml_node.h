@@ -22,7 +22,10 @@ struct tern_yaml_node {
 struct tern_yaml {
     char *path;
     struct tern_yaml_node *root;
+    struct tern_yaml_node *spare; /* a list: values that are no part of `root`, kept for aliases */
     size_t nodes;
+    size_t n_remarks;
+    struct tern_yaml_remark *remarks;
 };
 
 /* A value without members; takes over `where`. */

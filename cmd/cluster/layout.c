@@ -1,4 +1,4 @@
-/* tern cluster check and render: a layout's mistakes and nodes, and the files made from it. */
+/* tern cluster render: the files made from a layout. */
 #include "cmd/cluster/layout.h"
 
 #include "core/base/fs.h"
@@ -8,85 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The notes on stderr. */
-static void print_notes(const struct tern_layout *l)
-{
-    for (size_t i = 0; i < l->n_notes; i++)
-        tern_log(l->notes[i].error ? TERN_LOG_ERROR : TERN_LOG_WARN, "%s", l->notes[i].text);
-}
-
 struct tern_layout *cluster_load_layout(const char *path, struct tern_err *err)
 {
     struct tern_layout *l = tern_layout_load(path, err);
 
     if (!l)
         return NULL;
-    print_notes(l);
-    if (l->n_errors) {
-        tern_err_set(err, TERN_USAGE, "%s: %zu error%s, named above.", path, l->n_errors,
-                     l->n_errors == 1 ? "" : "s");
+    cluster_print_notes(l);
+    if (cluster_count_errors(l, err) < 0) {
         tern_layout_free(l);
         return NULL;
     }
     return l;
 }
-
-static void describe(const struct tern_layout *l)
-{
-    for (size_t i = 0; i < l->n_queues; i++) {
-        const struct tern_layout_queue *q = &l->queues[i];
-        for (size_t k = 0; k < q->n_resources; k++) {
-            const struct tern_layout_resource *r = &q->resources[k];
-            const struct tern_layout_instance *t = r->type;
-            printf("%s/%s: %d static and %d dynamic %s, each %d CPUs", q->name, r->name, r->min,
-                   r->max - r->min, r->type_name, tern_layout_vcpus(t) / (r->smt ? 1 : t->threads));
-            if (t->chips)
-                printf(", %d Neuron devices (%d NeuronCores)", t->chips, t->neuron_cores);
-            if (r->efa)
-                printf(", %d EFA devices", t->efa);
-            if (t->usd_hour > 0 && q->capacity == TERN_ONDEMAND)
-                printf("; %.2f to %.2f USD an hour on demand", r->min * t->usd_hour,
-                       r->max * t->usd_hour);
-            printf("\n");
-        }
-    }
-    for (size_t i = 0; i < l->n_storage; i++)
-        printf("%s: %s at %s\n", l->storage[i].name, l->storage[i].type, l->storage[i].mount_dir);
-}
-
-static int run_check(int n, char **args, struct tern_err *err)
-{
-    struct tern_err last = {0};
-    int rc = 0;
-
-    for (int i = 0; i < n; i++) {
-        struct tern_layout *l = cluster_load_layout(args[i], err);
-        if (l) {
-            describe(l);
-            tern_layout_free(l);
-            continue;
-        }
-        if (rc < 0)
-            tern_error("%s", last.text);
-        last = *err;
-        rc = -1;
-    }
-    if (rc < 0)
-        *err = last;
-    return rc;
-}
-
-const struct tern_cmd check_cmd = {
-    .name = "check",
-    .args = "LAYOUT...",
-    .summary = "name every mistake in a cluster.yaml",
-    .about = "Reads ParallelCluster 3 YAML, and the .tern.yaml beside it where there is one. Exit "
-             "status 2 when there is an error; warnings alone are no failure.",
-    .examples = "  tern cluster check cluster-templates/trn1-4/cluster.yaml\n",
-    .args_min = 1,
-    .args_max = -1,
-    .run = run_check,
-};
 
 static const char *render_to = "slurm", *render_out;
 static const struct tern_opt render_opts[] = {

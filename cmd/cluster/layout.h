@@ -4,10 +4,15 @@
 #include "core/base/opt.h"
 #include "core/layout/layout.h"
 
-/* `tern cluster check` and `tern cluster render`. */
-extern const struct tern_cmd check_cmd, render_cmd;
+/* `tern cluster check`, `lint` (the same) and `render`. */
+extern const struct tern_cmd check_cmd, lint_cmd, render_cmd;
 
-/* The layout in `path`, its notes logged; NULL with `err` where it has errors. */
+/* The layout in `path`, its findings printed on stderr; NULL with `err` where it has errors. */
 struct tern_layout *cluster_load_layout(const char *path, struct tern_err *err);
+
+/* Print each finding as "file:line: severity: id: text" on stderr. */
+void cluster_print_notes(const struct tern_layout *l);
+/* -1 with their number in `err` where there are errors. */
+int cluster_count_errors(const struct tern_layout *l, struct tern_err *err);
 
 #endif

@@ -420,8 +420,8 @@ static const struct tern_cmd node_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &check_cmd, &render_cmd, &up_cmd,     &status_cmd, &exec_cmd, &node_cmd,
-        &down_cmd,  &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
+        &check_cmd, &lint_cmd, &render_cmd, &up_cmd,     &status_cmd, &exec_cmd,
+        &node_cmd,  &down_cmd, &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
     };
     static const struct tern_cmd cmd = {
         .name = "cluster",

@@ -131,10 +131,8 @@ static int from_layout(const struct explain *e, struct scene *s, struct assumed 
 
     if (!l)
         goto out;
-    if (l->n_errors) {
-        tern_err_set(err, TERN_USAGE, "%s", l->notes[0].text);
+    if (tern_layout_usable(l, err) < 0)
         goto out;
-    }
     groups = tern_layout_groups(l, &n_groups);
     for (size_t g = 0; g < n_groups && groups[g].resource == groups[0].resource; g++)
         most += (size_t)groups[g].count;

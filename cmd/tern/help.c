@@ -6,6 +6,7 @@
 #include "core/doctor/doctor.h"
 #include "core/env/env.h"
 #include "core/health/health.h"
+#include "core/layout/layout.h"
 #include "core/recipe/recipe.h"
 #include "core/site/site.h"
 
@@ -26,7 +27,7 @@ static const struct topic topics[] = {
     {"faults", NULL, NULL, "what happens when a rank, a node or a disk fails", topic_faults, 7},
     {"install", NULL, "topics: a site", "build, install, package, remove", topic_install, 7},
     {"site", "tern.yaml", NULL, "the keys of the site settings, tern.yaml", topic_site, 5},
-    {"checks", NULL, NULL, "the checks of nodes", topic_checks, 7},
+    {"checks", NULL, NULL, "the checks of nodes and of cluster layouts", topic_checks, 7},
     {"fabric", NULL, NULL, "networks, transports, algorithms, secrecy", topic_fabric, 7},
     {"environment", "variables", NULL, "the TERN_* variables", topic_environment, 7},
     {"checkpoint", NULL, "topics: files", "the format of a checkpoint's folder", topic_checkpoint,
@@ -110,6 +111,14 @@ static void put_findings(struct tern_page *page)
         put_rule(page, r, tern_doctor_severity_name(r->severity), "");
 }
 
+static void put_layout_rules(struct tern_page *page)
+{
+    const struct tern_rule *r;
+
+    for (size_t i = 0; (r = tern_layout_rule_row(i)); i++)
+        put_rule(page, r, r->severity == TERN_RULES_ERROR ? "error" : "warning", "");
+}
+
 /* What a line "@WORDS" of a text stands for. */
 static void insert(struct tern_page *page, const char *words)
 {
@@ -130,6 +139,8 @@ static void insert(struct tern_page *page, const char *words)
         put_checks(page, strcmp(rest, "across") == 0);
     else if (strncmp(words, "findings", name) == 0)
         put_findings(page);
+    else if (strncmp(words, "layout", name) == 0)
+        put_layout_rules(page);
 }
 
 void topic_print(FILE *to, const struct topic *t, int columns)

@@ -1,4 +1,4 @@
-/* A cluster description: AWS ParallelCluster 3 YAML (a subset that `pcluster` accepts), the sidecar
+/* A cluster description: AWS ParallelCluster 3 YAML, judged as `pcluster` judges it, the sidecar
  * *.tern.yaml beside it with tern's own settings, the catalogue of instance types, the lint, and
  * the texts of Slurm's configuration files.
  *
@@ -8,7 +8,7 @@
  *     tern_layout_render(l, NULL, &conf, &err);
  *
  * Everything here is plain data without locks; a layout does not change after loading.
- * Schema and rules: aws/aws-parallelcluster cli/src/pcluster/{schemas,config,validators}.
+ * Schema and rules: facts of aws-parallelcluster 3.16.1, pcluster/{schemas,config,validators}.
  */
 #ifndef TERN_LAYOUT_LAYOUT_H
 #define TERN_LAYOUT_LAYOUT_H
@@ -111,12 +111,12 @@ struct tern_layout_settings {
 struct tern_layout_resource {
     int line;
     char *name;
-    const struct tern_layout_instance *type; /* the first of Instances; NULL after an error */
-    char *type_name;
-    int n_types;          /* entries of Instances; 1 with InstanceType */
-    int min, max;         /* `min` static nodes, `max - min` dynamic ones */
-    bool efa, gdr;        /* Efa.Enabled, Efa.GdrSupport */
-    bool smt;             /* two hardware threads a core are used */
+    const struct tern_layout_instance *type; /* the first of Instances; NULL: not known */
+    char *type_name;                         /* NULL: the type of its capacity reservation */
+    int n_types;                             /* entries of Instances; 1 with InstanceType */
+    int min, max;                            /* `min` static nodes, `max - min` dynamic ones */
+    bool efa, gdr;                           /* Efa.Enabled, Efa.GdrSupport */
+    bool smt;                                /* two hardware threads a core are used */
     bool placement_group; /* Networking.PlacementGroup of the resource, else of the queue */
     long memory_mib;      /* SchedulableMemory, or 95 % of the type's; Slurm's RealMemory */
     long static_weight, dynamic_weight;
@@ -139,10 +139,15 @@ struct tern_layout_storage {
     char *type;             /* "FsxLustre" */
 };
 
-/* The lint's findings, in file order. */
+/* A finding of the lint. */
 struct tern_layout_note {
     bool error; /* else a warning */
-    char *text; /* "cluster.yaml:12: Scheduling...: the mistake. The remedy." */
+    int line;
+    const char *id;   /* its kind: "key-unknown", "efa-type"; tern help checks has the list */
+    char *file;       /* the layout's or the sidecar's path, as given */
+    char *where;      /* "Scheduling.SlurmQueues[0].Name"; "": the whole file */
+    const char *said; /* the mistake, and what to do; inside `text` */
+    char *text;       /* "cluster.yaml:12: error: key-unknown: Scheduling...: the mistake..." */
 };
 
 struct tern_layout {
@@ -150,8 +155,12 @@ struct tern_layout {
     char *region;      /* NULL when it is not given */
     char *os;
     char *head_type_name;
-    const struct tern_layout_instance *head_type; /* NULL after an error */
-    bool memory_scheduling;                       /* EnableMemoryBasedScheduling */
+    const struct tern_layout_instance
+        *head_type;     /* NULL outside the catalogue, or after an error */
+    char *unknown_type; /* a resource's instance type whose CPUs and memory are not known, so that
+                           its nodes cannot be rendered: one outside the catalogue, or "" for a
+                           reservation's; NULL: all are known */
+    bool memory_scheduling; /* EnableMemoryBasedScheduling */
     size_t n_queues, n_storage;
     struct tern_layout_queue *queues;
     struct tern_layout_storage *storage;
@@ -167,10 +176,21 @@ struct tern_layout {
 };
 
 /* Read `path` and its sidecar and check both.  NULL with `err` only when a file cannot be read or
- * is no YAML.  Any other mistake stands in `notes`, and a layout with n_errors > 0 may be
- * looked at but not rendered.  Free with tern_layout_free (NULL is fine). */
+ * is no YAML.  Any other mistake stands in `notes`, by file and line, and a layout with n_errors >
+ * 0 may be looked at but not rendered.  Free with tern_layout_free (NULL is fine). */
 struct tern_layout *tern_layout_load(const char *path, struct tern_err *err);
+/* The same with values for its variables: each ${NAME} of a text becomes the value of NAME.
+ * `vars` is a JSON file: {"NAME": "value"}, or what `aws cloudformation describe-stacks` prints
+ * (OutputKey and OutputValue).  A variable without a value is a finding. */
+struct tern_layout *tern_layout_load_with(const char *path, const char *vars, struct tern_err *err);
 void tern_layout_free(struct tern_layout *l);
+/* Can nodes be made of it?  -1 with the first error, or with the instance type that is not known.
+ */
+int tern_layout_usable(const struct tern_layout *l, struct tern_err *err);
+
+/* The rules between a layout's keys, for `tern help checks`; NULL after the last. */
+struct tern_rule;
+const struct tern_rule *tern_layout_rule_row(size_t i);
 
 /* ------------------------------------------------------------------ nodes */
 

@@ -5,143 +5,85 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void note(struct tern_layout *l, bool error, const char *text)
+void tern_layout_note(struct tern_layout *l, bool error, const char *id, const char *file, int line,
+                      const char *where, const char *text)
 {
+    char *all = tern_strf("%s:%d: %s: %s: %s%s%s", file, line, error ? "error" : "warning", id,
+                          where, *where ? ": " : "", text);
+
     for (size_t i = 0; i < l->n_notes; i++)
-        if (strcmp(l->notes[i].text, text) == 0)
+        if (strcmp(l->notes[i].text, all) == 0) {
+            free(all);
             return;
+        }
     l->n_errors += error; /* counted even when it is not kept */
     if (!l->notes)
         l->notes = tern_alloc(TERN_LAYOUT_MAX_NOTES, sizeof *l->notes, "notes", NULL);
-    if (l->notes && l->n_notes < TERN_LAYOUT_MAX_NOTES)
-        l->notes[l->n_notes++] =
-            (struct tern_layout_note){.error = error, .text = tern_strdup(text)};
+    if (!l->notes || l->n_notes == TERN_LAYOUT_MAX_NOTES) {
+        free(all);
+        return;
+    }
+    struct tern_layout_note *n = &l->notes[l->n_notes++];
+    *n = (struct tern_layout_note){.error = error, .line = line, .id = id, .text = all};
+    n->file = tern_strdup(file);
+    n->where = tern_strdup(where);
+    n->said = all + strlen(all) - strlen(text);
 }
 
-static void note_at(struct tern_layout *l, bool error, const struct tern_yaml_node *n,
-                    const char *fmt, va_list ap)
+static void note_at(struct tern_layout *l, bool error, const char *id,
+                    const struct tern_yaml_node *n, const char *fmt, va_list ap)
 {
-    struct tern_err err = {0};
-    char text[sizeof err.text];
+    char text[1400];
 
     vsnprintf(text, sizeof text, fmt, ap);
-    tern_yaml_fail(n, &err, "%s", text);
-    note(l, error, err.text);
+    tern_layout_note(l, error, id, tern_yaml_file(n), tern_yaml_line(n), tern_yaml_where(n), text);
 }
 
-void tern_layout_error(struct tern_layout *l, const struct tern_yaml_node *n, const char *fmt, ...)
+void tern_layout_error(struct tern_layout *l, const char *id, const struct tern_yaml_node *n,
+                       const char *fmt, ...)
 {
     va_list ap;
 
     va_start(ap, fmt);
-    note_at(l, true, n, fmt, ap);
+    note_at(l, true, id, n, fmt, ap);
     va_end(ap);
 }
 
-void tern_layout_warn(struct tern_layout *l, const struct tern_yaml_node *n, const char *fmt, ...)
+void tern_layout_warn(struct tern_layout *l, const char *id, const struct tern_yaml_node *n,
+                      const char *fmt, ...)
 {
     va_list ap;
 
     va_start(ap, fmt);
-    note_at(l, false, n, fmt, ap);
+    note_at(l, false, id, n, fmt, ap);
     va_end(ap);
 }
 
-void tern_layout_note(struct tern_layout *l, const struct tern_err *err)
+int tern_layout_usable(const struct tern_layout *l, struct tern_err *err)
 {
-    note(l, true, err->text);
+    for (size_t i = 0; i < l->n_notes; i++)
+        if (l->notes[i].error)
+            return tern_err_set(err, TERN_USAGE, "%s", l->notes[i].text);
+    if (l->unknown_type && *l->unknown_type)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: the CPUs and memory of %s are not in tern's catalogue, so that no "
+                            "nodes can be made of it. Take another type, such as trn1.32xlarge.",
+                            l->path, l->unknown_type);
+    if (l->unknown_type)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: a reservation decides the instance type, so that no nodes can be "
+                            "made of it. Write its InstanceType.",
+                            l->path);
+    return 0;
 }
 
-struct tern_yaml_node *tern_layout_get(struct tern_layout *l, const struct tern_yaml_node *map,
-                                       const char *key, bool required)
+void tern_layout_sort_notes(struct tern_layout *l)
 {
-    struct tern_yaml_node *n = tern_yaml_get(map, key);
-
-    if (!n && required && map)
-        tern_layout_error(l, map, "'%s' is missing. Add it.", key);
-    return n;
-}
-
-static struct tern_yaml_node *of_kind(struct tern_layout *l, struct tern_yaml_node *n,
-                                      enum tern_yaml_kind kind)
-{
-    struct tern_err err;
-
-    if (tern_yaml_want(n, kind, &err) == 0)
-        return n;
-    tern_layout_note(l, &err);
-    return NULL;
-}
-
-struct tern_yaml_node *tern_layout_map(struct tern_layout *l, const struct tern_yaml_node *map,
-                                       const char *key, bool required)
-{
-    return of_kind(l, tern_layout_get(l, map, key, required), TERN_YAML_MAP);
-}
-
-struct tern_yaml_node *tern_layout_list(struct tern_layout *l, const struct tern_yaml_node *map,
-                                        const char *key, bool required)
-{
-    return of_kind(l, tern_layout_get(l, map, key, required), TERN_YAML_LIST);
-}
-
-struct tern_yaml_node *tern_layout_text(struct tern_layout *l, const struct tern_yaml_node *map,
-                                        const char *key, bool required, char **out)
-{
-    struct tern_yaml_node *n = tern_layout_get(l, map, key, required);
-    struct tern_err err;
-
-    if (tern_yaml_read_text(n, out, &err) == 0)
-        return n;
-    tern_layout_note(l, &err);
-    return NULL;
-}
-
-struct tern_yaml_node *tern_layout_bool(struct tern_layout *l, const struct tern_yaml_node *map,
-                                        const char *key, bool *out)
-{
-    struct tern_yaml_node *n = tern_yaml_get(map, key);
-    struct tern_err err;
-
-    if (tern_yaml_read_bool(n, out, &err) == 0)
-        return n;
-    tern_layout_note(l, &err);
-    return NULL;
-}
-
-struct tern_yaml_node *tern_layout_int(struct tern_layout *l, const struct tern_yaml_node *map,
-                                       const char *key, int64_t lo, int64_t hi, int64_t *out)
-{
-    struct tern_yaml_node *n = tern_yaml_get(map, key);
-    struct tern_err err;
-
-    if (tern_yaml_read_int(n, lo, hi, out, &err) == 0)
-        return n;
-    tern_layout_note(l, &err);
-    return NULL;
-}
-
-static void accept_all(const struct tern_yaml_node *n)
-{
-    if (!n || tern_yaml_kind(n) == TERN_YAML_TEXT)
-        return;
-    for (size_t i = 0; i < tern_yaml_count(n); i++) {
-        if (tern_yaml_kind(n) == TERN_YAML_MAP)
-            tern_yaml_key(n, i);
-        accept_all(tern_yaml_at(n, i));
+    for (size_t i = 1; i < l->n_notes; i++) {
+        struct tern_layout_note n = l->notes[i];
+        size_t k = i;
+        for (; k > 0 && l->notes[k - 1].line > n.line; k--)
+            l->notes[k] = l->notes[k - 1];
+        l->notes[k] = n;
     }
-}
-
-void tern_layout_accept(const struct tern_yaml_node *map, const char *const *keys)
-{
-    for (; map && *keys; keys++)
-        accept_all(tern_yaml_get(map, *keys));
-}
-
-void tern_layout_no_others(struct tern_layout *l, const struct tern_yaml_node *map)
-{
-    struct tern_err err;
-
-    if (tern_yaml_no_others(map, &err) < 0)
-        tern_layout_note(l, &err);
 }

@@ -305,10 +305,8 @@ int tern_layout_render(const struct tern_layout *l, const struct tern_layout_loc
     struct tern_layout_conf c = {0};
     size_t n;
 
-    if (l->n_errors)
-        return tern_err_set(err, TERN_USAGE, "%s: has %zu error%s. `tern cluster check` names %s.",
-                            l->path, l->n_errors, l->n_errors == 1 ? "" : "s",
-                            l->n_errors == 1 ? "it" : "them");
+    if (tern_layout_usable(l, err) < 0)
+        return -1;
     struct tern_layout_group *groups = tern_layout_groups(l, &n);
     slurm_conf(&c.slurm, l, local, groups, n);
     gres_conf(&c.gres, l, local, groups, n);

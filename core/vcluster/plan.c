@@ -172,9 +172,11 @@ static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     const struct tern_layout *l = p->layout;
     size_t n_groups, n = 0;
-    struct tern_layout_group *g = tern_layout_groups(l, &n_groups);
     int rc = -1;
 
+    if (tern_layout_usable(l, err) < 0)
+        return -1;
+    struct tern_layout_group *g = tern_layout_groups(l, &n_groups);
     for (size_t i = 0; i < n_groups; i++) {
         if (g[i].dynamic && g[i].count > l->virtual_dynamic)
             g[i].count = l->virtual_dynamic;

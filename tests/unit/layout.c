@@ -21,7 +21,7 @@ static struct tern_layout *load(const char *resource, const char *networking, co
                            "  Scheduler: slurm\n"
                            "  SlurmQueues:\n"
                            "    - Name: q\n"
-                           "      Networking: {SubnetIds: [subnet-1]%s}\n"
+                           "      Networking: {SubnetIds: [subnet-0123456789abcdef1]%s}\n"
                            "      ComputeResources:\n"
                            "        - Name: cr\n"
                            "%s%s",
@@ -70,7 +70,7 @@ static void test_catalogue(void)
 static void test_lint(void)
 {
     is(notes(load(good, group, "")), "", "a good layout has no notes");
-    has(notes(load(good, "", "")), "cluster.yaml:15: Scheduling.SlurmQueues[0]",
+    has(notes(load(good, "", "")), "cluster.yaml:15: error: efa-group: Scheduling.SlurmQueues[0]",
         "a note names its line");
     has(notes(load(good, "", "")), "explicit Networking.PlacementGroup",
         "EFA without a placement group is an error");
@@ -102,11 +102,11 @@ static void test_lint(void)
     has(notes(load(good, group,
                    "SharedStorage:\n"
                    "  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
-                   "  - {Name: b, MountDir: /fsx/b, StorageType: Efs}\n")),
+                   "  - {Name: b, MountDir: /fsx/b, StorageType: Ebs}\n")),
         "overlaps '/fsx' (line 17)", "a mount inside another is an error");
     is(notes(load(good, group,
                   "SharedStorage:\n  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
-                  "  - {Name: b, MountDir: /fsx2, StorageType: Efs}\n")),
+                  "  - {Name: b, MountDir: /fsx2, StorageType: Ebs}\n")),
        "", "/fsx2 does not overlap /fsx");
 }
 
@@ -176,7 +176,7 @@ static void test_sidecar(void)
     tern_fs_replace(path, text, sizeof text - 1, 0600, &err);
     struct tern_layout *l = load(good, group, "");
     ok(l && !l->gres && l->virtual_dynamic == 2, "the sidecar is read");
-    has(notes(l), "cluster.tern.yaml:2: virtual.colour: unknown key",
+    has(notes(l), "cluster.tern.yaml:2: error: key-unknown: virtual.colour: unknown key",
         "a mistake in the sidecar is noted");
     tern_fs_replace(path, text, sizeof "gres: {neuron: false}\n" - 1, 0600, &err);
     l = load(good, group, "");

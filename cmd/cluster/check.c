@@ -1,0 +1,255 @@
+/* tern cluster check: a layout's mistakes, its nodes, their price and the quota that they need. */
+#include "cmd/cluster/layout.h"
+
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void cluster_print_notes(const struct tern_layout *l)
+{
+    fflush(stdout);
+    for (size_t i = 0; i < l->n_notes; i++) {
+        char *line = tern_strdup(l->notes[i].text);
+        tern_str_mask(line);
+        fprintf(stderr, "%s\n", line);
+        free(line);
+    }
+}
+
+int cluster_count_errors(const struct tern_layout *l, struct tern_err *err)
+{
+    if (!l->n_errors)
+        return 0;
+    return tern_err_set(err, TERN_USAGE, "%s: %zu error%s, named above.", l->path, l->n_errors,
+                        l->n_errors == 1 ? "" : "s");
+}
+
+/* ------------------------------------------------------------------ price and quota */
+
+/* EC2's quotas of vCPUs, by the beginning of an instance type. */
+static const struct {
+    const char *begin, *name;
+} quotas[] = {{"trn", "Trn"}, {"hpc", "HPC"}, {"", "Standard (A, C, D, H, I, M, R, T, Z)"}};
+enum { N_QUOTAS = sizeof quotas / sizeof *quotas };
+
+/* Of all nodes together, the head node included. */
+struct total {
+    int64_t on_demand[N_QUOTAS], spot[N_QUOTAS]; /* vCPUs */
+    double least, most;                          /* USD an hour, on demand */
+    bool all;                                    /* every price is known */
+};
+
+static size_t quota_of(const char *type)
+{
+    size_t i = 0;
+
+    while (!tern_str_starts(type, quotas[i].begin))
+        i++;
+    return i;
+}
+
+static struct total total_of(const struct tern_layout *l)
+{
+    struct total t = {.all = true};
+    const struct tern_layout_instance *head = l->head_type;
+
+    if (head)
+        t.on_demand[quota_of(head->name)] += tern_layout_vcpus(head);
+    t.least = t.most = head ? head->usd_hour : 0;
+    t.all = head && head->usd_hour > 0;
+    for (size_t i = 0; i < l->n_queues; i++) {
+        const struct tern_layout_queue *q = &l->queues[i];
+        for (size_t k = 0; k < q->n_resources; k++) {
+            const struct tern_layout_resource *r = &q->resources[k];
+            bool priced = r->type && q->capacity == TERN_ONDEMAND && r->type->usd_hour > 0;
+            t.all = t.all && priced;
+            if (priced) {
+                t.least += r->min * r->type->usd_hour;
+                t.most += r->max * r->type->usd_hour;
+            }
+            if (r->type && q->capacity != TERN_CAPACITY_BLOCK)
+                (q->capacity == TERN_SPOT ? t.spot : t.on_demand)[quota_of(r->type->name)] +=
+                    (int64_t)r->max * tern_layout_vcpus(r->type);
+        }
+    }
+    return t;
+}
+
+static void print_total(const struct tern_layout *l)
+{
+    struct total t = total_of(l);
+
+    for (size_t i = 0; i < N_QUOTAS; i++) {
+        if (t.on_demand[i])
+            printf("quota: %lld vCPUs of Running On-Demand %s instances\n",
+                   (long long)t.on_demand[i], quotas[i].name);
+        if (t.spot[i])
+            printf("quota: %lld vCPUs of All %s Spot Instance Requests\n", (long long)t.spot[i],
+                   quotas[i].name);
+    }
+    printf("price: %.2f to %.2f USD an hour with the head node%s, without storage\n", t.least,
+           t.most, t.all ? "" : " and without the nodes whose price is not known");
+}
+
+static void describe(const struct tern_layout *l)
+{
+    for (size_t i = 0; i < l->n_queues; i++) {
+        const struct tern_layout_queue *q = &l->queues[i];
+        for (size_t k = 0; k < q->n_resources; k++) {
+            const struct tern_layout_resource *r = &q->resources[k];
+            const struct tern_layout_instance *t = r->type;
+            printf("%s/%s: %d static and %d dynamic %s", q->name, r->name, r->min, r->max - r->min,
+                   r->type_name ? r->type_name : "nodes of a reservation");
+            if (t)
+                printf(", each %d CPUs", tern_layout_vcpus(t) / (r->smt ? 1 : t->threads));
+            if (t && t->chips)
+                printf(", %d Neuron devices (%d NeuronCores)", t->chips, t->neuron_cores);
+            if (t && r->efa)
+                printf(", %d EFA devices", t->efa);
+            if (t && t->usd_hour > 0 && q->capacity == TERN_ONDEMAND)
+                printf("; %.2f to %.2f USD an hour on demand", r->min * t->usd_hour,
+                       r->max * t->usd_hour);
+            if (t)
+                printf("; quota %lld vCPUs (%d x %d)", (long long)tern_layout_vcpus(t) * r->max,
+                       tern_layout_vcpus(t), r->max);
+            printf("\n");
+        }
+    }
+    for (size_t i = 0; i < l->n_storage; i++)
+        printf("%s: %s at %s\n", l->storage[i].name, l->storage[i].type, l->storage[i].mount_dir);
+    print_total(l);
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static bool as_json;
+static const char *vars;
+static const struct tern_opt check_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json,
+     .help = "print each layout's findings, price and quota as JSON"},
+    {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &vars,
+     .help = "JSON with the value of each ${NAME}: {\"NAME\": \"value\"}, or the outputs that `aws "
+             "cloudformation describe-stacks` prints"},
+    {0},
+};
+
+static json_t *findings(const struct tern_layout *l)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < l->n_notes; i++) {
+        const struct tern_layout_note *n = &l->notes[i];
+        json_array_append_new(
+            all, json_pack("{so si ss ss so so}", "file", tern_json_text(n->file), "line", n->line,
+                           "severity", n->error ? "error" : "warning", "id", n->id, "where",
+                           tern_json_text(n->where), "text", tern_json_text(n->said)));
+    }
+    return all;
+}
+
+static json_t *layout_json(const struct tern_layout *l)
+{
+    struct total t = total_of(l);
+    json_t *quota = json_object();
+
+    for (size_t i = 0; i < N_QUOTAS; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "Running On-Demand %s instances", quotas[i].name);
+        if (t.on_demand[i])
+            json_object_set_new(quota, name, json_integer(t.on_demand[i]));
+        snprintf(name, sizeof name, "All %s Spot Instance Requests", quotas[i].name);
+        if (t.spot[i])
+            json_object_set_new(quota, name, json_integer(t.spot[i]));
+    }
+    return json_pack("{so si si so so s{sf sf sb}}", "layout", tern_json_text(l->path), "errors",
+                     (int)l->n_errors, "warnings", (int)(l->n_notes - l->n_errors), "findings",
+                     findings(l), "quota_vcpus", quota, "usd_hour", "least", t.least, "most",
+                     t.most, "complete", t.all);
+}
+
+/* A file that is no layout at all: the one finding that it cannot be read. */
+static json_t *unreadable(const char *path, const struct tern_err *err)
+{
+    return json_pack("{so si si s[{so si ss ss ss so}]}", "layout", tern_json_text(path), "errors",
+                     1, "warnings", 0, "findings", "file", tern_json_text(path), "line", 0,
+                     "severity", "error", "id", "unreadable", "where", "", "text",
+                     tern_json_text(err->text));
+}
+
+/* -1 where it has errors; what there is to say of it goes to `all`, or is printed. */
+static int check(const char *path, json_t *all, struct tern_err *err)
+{
+    struct tern_layout *l = tern_layout_load_with(path, vars, err);
+
+    if (!l) {
+        json_array_append_new(all, unreadable(path, err));
+        return -1;
+    }
+    json_array_append_new(all, layout_json(l));
+    if (!as_json)
+        cluster_print_notes(l);
+    int rc = cluster_count_errors(l, err);
+    if (rc == 0 && !as_json)
+        describe(l);
+    tern_layout_free(l);
+    return rc;
+}
+
+static int run_check(int n, char **args, struct tern_err *err)
+{
+    struct tern_err last = {0};
+    json_t *all = json_array();
+    int rc = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (check(args[i], all, err) == 0)
+            continue;
+        if (rc < 0 && !as_json)
+            tern_error("%s", last.text);
+        last = *err;
+        rc = -1;
+    }
+    if (rc < 0)
+        *err = last;
+    struct tern_err print_err;
+    if (as_json && tern_json_print(stdout, all, &print_err) < 0) {
+        *err = print_err;
+        rc = -1;
+    }
+    json_decref(all);
+    return rc;
+}
+
+#define ABOUT                                                                                      \
+    "Judges ParallelCluster 3 YAML as pcluster 3.16.1 does: every key, type, range and form, and " \
+    "the rules between keys. Also reads the .tern.yaml beside it where there is one. Prints "      \
+    "FILE:LINE: SEVERITY: ID: TEXT for each finding, and then the nodes with their price and the " \
+    "vCPU quota. `tern help checks` has the rules. An instance type that is not in the catalogue " \
+    "is a warning. Exit status 2 when there is an error; warnings alone are no failure."
+
+const struct tern_cmd check_cmd = {
+    .name = "check",
+    .args = "LAYOUT...",
+    .summary = "name every mistake in a cluster.yaml",
+    .about = ABOUT,
+    .examples = "  tern cluster check cluster-templates/trn1-4/cluster.yaml\n"
+                "  tern cluster check cluster.yaml --vars outputs.json --json\n",
+    .opts = check_opts,
+    .args_min = 1,
+    .args_max = -1,
+    .run = run_check,
+};
+
+const struct tern_cmd lint_cmd = {
+    .name = "lint",
+    .args = "LAYOUT...",
+    .summary = "the same as check",
+    .about = ABOUT,
+    .opts = check_opts,
+    .args_min = 1,
+    .args_max = -1,
+    .run = run_check,
+};

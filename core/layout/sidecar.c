@@ -1,0 +1,64 @@
+/* tern's own settings of a layout: cluster.tern.yaml beside cluster.yaml. */
+#include "core/layout/keys.h"
+#include "core/layout/notes.h"
+#include "core/layout/value.h"
+
+#include "core/base/fs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tern_layout_key gres[] = {
+    {.name = "neuron", .type = BOOL},
+    {0},
+};
+
+static const struct tern_layout_key virtual_nodes[] = {
+    {.name = "dynamic", .type = INT, .lo = 0, .hi = 1024},
+    {0},
+};
+
+static const struct tern_layout_key topology[] = {
+    {.name = "leaf", .type = INT, .lo = 0, .hi = 65536},
+    {0},
+};
+
+static const struct tern_layout_key sidecar[] = {
+    {.name = "gres", .type = MAP, .of = gres},
+    {.name = "virtual", .type = MAP, .of = virtual_nodes},
+    {.name = "topology", .type = MAP, .of = topology},
+    {0},
+};
+
+/* cluster.yaml -> cluster.tern.yaml, malloc'ed. */
+static char *sidecar_path(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
+
+    return tern_strf("%.*s.tern.yaml", (int)stem, path);
+}
+
+int tern_layout_read_sidecar(struct tern_layout *l, struct tern_err *err)
+{
+    char *path = sidecar_path(l->path);
+
+    if (!tern_fs_exists(path)) {
+        free(path);
+        return 0;
+    }
+    struct tern_yaml *doc = tern_yaml_load(path, err);
+    free(path);
+    if (!doc)
+        return -1;
+    const struct tern_yaml_node *root = tern_yaml_root(doc);
+    if (tern_yaml_kind(root) == TERN_YAML_MAP)
+        tern_layout_check_keys(l, root, sidecar);
+    else
+        tern_layout_error(l, "value-type", root, "is no map. Write gres, virtual or topology.");
+    l->gres = tern_layout_bool(tern_layout_map(root, "gres"), "neuron", true);
+    l->virtual_dynamic = (int)tern_layout_int(tern_layout_map(root, "virtual"), "dynamic", 0);
+    l->topology_leaf = (int)tern_layout_int(tern_layout_map(root, "topology"), "leaf", 0);
+    tern_yaml_free(doc);
+    return 0;
+}

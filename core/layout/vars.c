@@ -1,0 +1,140 @@
+#include "core/layout/vars.h"
+
+#include "core/layout/notes.h"
+
+#include "core/base/json.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tern_layout_vars {
+    char *path;
+    json_t *values; /* an object of texts */
+};
+
+/* The outputs of CloudFormation: [{"OutputKey": ..., "OutputValue": ...}, ...]. */
+static void take_outputs(json_t *to, json_t *list)
+{
+    size_t i;
+    json_t *m;
+
+    json_array_foreach(list, i, m)
+    {
+        const char *key = json_string_value(json_object_get(m, "OutputKey"));
+        json_t *value = json_object_get(m, "OutputValue");
+        if (key && json_is_string(value))
+            json_object_set(to, key, value);
+    }
+}
+
+/* All values that `from` has, in whichever of the forms. */
+static void take(json_t *to, json_t *from)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+
+    if (json_is_array(from))
+        take_outputs(to, from);
+    json_array_foreach(json_object_get(from, "Stacks"), i, value)
+        take_outputs(to, json_object_get(value, "Outputs"));
+    take_outputs(to, json_object_get(from, "Outputs"));
+    json_object_foreach(from, key, value) if (json_is_string(value))
+        json_object_set(to, key, value);
+}
+
+struct tern_layout_vars *tern_layout_vars_load(const char *path, struct tern_err *err)
+{
+    enum { MAX_BYTES = 4 << 20 };
+    json_t *from = tern_json_load(path, MAX_BYTES, err);
+
+    if (!from)
+        return NULL;
+    struct tern_layout_vars *v = tern_alloc(1, sizeof *v, "variables", err);
+    if (!v) {
+        json_decref(from);
+        return NULL;
+    }
+    v->path = tern_strdup(path);
+    v->values = json_object();
+    take(v->values, from);
+    json_decref(from);
+    if (json_object_size(v->values) == 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: has no values. Write {\"NAME\": \"value\"}, or save what `aws "
+                     "cloudformation describe-stacks` prints.",
+                     path);
+        tern_layout_vars_free(v);
+        return NULL;
+    }
+    return v;
+}
+
+void tern_layout_vars_free(struct tern_layout_vars *v)
+{
+    if (!v)
+        return;
+    json_decref(v->values);
+    free(v->path);
+    free(v);
+}
+
+static void note_unknown(struct tern_layout *l, const struct tern_layout_vars *v,
+                         const struct tern_yaml_node *n, const char *name)
+{
+    const char *names[200], *key;
+    size_t count = 0;
+    json_t *value;
+
+    json_object_foreach(v->values, key, value) if (count + 1 < sizeof names / sizeof *names)
+        names[count++] = key;
+    names[count] = NULL;
+    const char *near = tern_str_nearest(name, names);
+    tern_layout_warn(l, "var-unknown", n, "%s has no value for '${%s}'.%s%s%s", v->path, name,
+                     near ? " Did you mean '" : " Add it.", near ? near : "", near ? "'?" : "");
+}
+
+/* The text with its variables' values, malloc'ed. */
+static char *filled(struct tern_layout *l, const struct tern_layout_vars *v,
+                    const struct tern_yaml_node *n)
+{
+    struct tern_buf to = {0};
+
+    tern_buf_puts(&to, "");
+    for (const char *s = tern_yaml_text(n); *s;) {
+        size_t len = s[0] == '$' && s[1] == '{' ? strcspn(s + 2, "}") : 0;
+        if (len == 0 || s[2 + len] != '}') {
+            tern_buf_printf(&to, "%c", *s++);
+            continue;
+        }
+        char *name = tern_strf("%.*s", (int)len, s + 2);
+        const char *value = json_string_value(json_object_get(v->values, name));
+        if (!value)
+            note_unknown(l, v, n, name);
+        if (value)
+            tern_buf_puts(&to, value);
+        else
+            tern_buf_printf(&to, "${%s}", name);
+        free(name);
+        s += len + 3;
+    }
+    char *text = tern_strdup(to.data ? to.data : "");
+    tern_buf_free(&to);
+    return text;
+}
+
+void tern_layout_vars_fill(struct tern_layout *l, const struct tern_layout_vars *v,
+                           struct tern_yaml_node *n)
+{
+    if (tern_yaml_kind(n) == TERN_YAML_TEXT) {
+        if (!strstr(tern_yaml_text(n), "${"))
+            return;
+        char *text = filled(l, v, n);
+        tern_yaml_set_text(n, text);
+        free(text);
+        return;
+    }
+    for (size_t i = 0; i < tern_yaml_count(n); i++)
+        tern_layout_vars_fill(l, v, tern_yaml_at(n, i));
+}

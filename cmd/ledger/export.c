@@ -2,6 +2,8 @@
 #include "cmd/ledger/show.h"
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/tensorboard/tensorboard.h"
 
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -11,6 +13,7 @@
 
 static bool csv, superseded;
 static struct tern_opt_list wanted;
+static const char *tensorboard; /* DIR */
 
 struct out {
     json_t *runs; /* with --json */
@@ -149,13 +152,36 @@ static int export_run(struct tern_ledger *l, struct out *out, struct tern_err *e
     return rc;
 }
 
+static int export_events(struct tern_ledger *l, struct tern_err *err)
+{
+    char *folder;
+    uint64_t n;
+
+    if (tern_tensorboard_export(l, tensorboard, &folder, &n, err) < 0)
+        return -1;
+    tern_info("%s: %" PRIu64 " values", folder, n);
+    free(folder);
+    return 0;
+}
+
+static int check_format(struct tern_err *err)
+{
+    if (csv + show.json + (tensorboard != NULL) != 1)
+        return tern_err_set(err, TERN_USAGE, "give one of --csv, --json and --tensorboard");
+    if (tensorboard && (wanted.n || superseded))
+        return tern_err_set(err, TERN_USAGE,
+                            "--tensorboard writes all values: %s goes with --csv and --json",
+                            wanted.n ? "--metric" : "--all");
+    return 0;
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
     int n = n_args ? n_args : 1, rc = 0;
     struct out out = {0};
 
-    if (csv == show.json)
-        return tern_err_set(err, TERN_USAGE, "give one of --csv and --json");
+    if (check_format(err) < 0)
+        return -1;
     if (show_want_ledger(err) < 0)
         return -1;
     const char *const named = show.ledger;
@@ -164,7 +190,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         struct tern_ledger *l = show_open_run(n_args ? args[i] : NULL, err);
         if (l && csv && i == 0)
             puts("run,name,kind,metric,attempt,step,value,time");
-        rc = l ? export_run(l, &out, err) : -1;
+        rc = !l ? -1 : tensorboard ? export_events(l, err) : export_run(l, &out, err);
         tern_ledger_close(l);
         show_forget_home(named);
     }
@@ -183,6 +209,8 @@ static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
     {"csv", 0, TERN_OPT_FLAG, .to.flag = &csv, .help = "as CSV, a line a value"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "as JSON, a list of runs"},
+    {"tensorboard", 0, TERN_OPT_TEXT, "DIR", .to.text = &tensorboard,
+     .help = "as TensorBoard's event files, each run in a new folder under DIR"},
     {"metric", 'm', TERN_OPT_LIST, "GLOB", .to.list = &wanted,
      .help = "only metrics and held-out sets of such names (again for more): 'loss', '*_seconds'"},
     {"all", 0, TERN_OPT_FLAG, .to.flag = &superseded,
@@ -193,7 +221,7 @@ static const struct tern_opt opts[] = {
 const struct tern_cmd ledger_export = {
     .name = "export",
     .args = "[RUN...]",
-    .summary = "write all metrics of runs as CSV or JSON",
+    .summary = "write all metrics of runs for other programs",
     .about =
         "The columns of the CSV (RFC 4180) are: run, its id; name, in the recipe; kind, metric or "
         "held_out; metric, its name or that of the held-out set; attempt; step; value, which is "
@@ -201,9 +229,14 @@ const struct tern_cmd ledger_export = {
         "number; time, ISO 8601. A name that a spreadsheet would take for a formula has a ' in "
         "front. In JSON each run has the members of tern ledger list --json, and metrics and "
         "held_out: by their names, lists of step, value (null where class is 1, NaN; 2, infinity; "
-        "or 3, -infinity), class, attempt and time. Without RUN: the newest run.",
+        "or 3, -infinity), class, attempt and time. For TensorBoard each attempt is a file, and "
+        "one "
+        "that went on from a checkpoint hides what earlier ones have behind it; held-out sets are "
+        "held_out/SET/perplexity_token and perplexity_byte; values are float32. The recipe's "
+        "ledger.tensorboard writes the same while a run goes on. Without RUN: the newest run.",
     .examples = "  tern ledger export pubmed-cpt --csv -m loss > loss.csv\n"
-                "  tern ledger export run-a run-b --json > runs.json\n",
+                "  tern ledger export run-a run-b --json > runs.json\n"
+                "  tern ledger export pubmed-cpt --tensorboard board\n",
     .opts = opts,
     .args_max = -1,
     .run = run,

@@ -452,6 +452,18 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
                        struct tern_ledger_series *out, struct tern_err *err);
 void tern_ledger_series_free(struct tern_ledger_series *s);
 
+/* The points of one metric in one attempt, superseded ones too, behind step `after`, in order of
+ * step.  Each goes to `take`, which may end the walk with -1.  None of that name: no point. */
+struct tern_ledger_point {
+    int64_t step;
+    double value;
+    int64_t wall_ns;
+};
+typedef int tern_ledger_take_point(void *self, const struct tern_ledger_point *p,
+                                   struct tern_err *err);
+int tern_ledger_points(struct tern_ledger *l, const char *metric, uint32_t attempt, int64_t after,
+                       tern_ledger_take_point *take, void *self, struct tern_err *err);
+
 /* ---------------------------------------------------------------- SQL for people */
 
 enum tern_ledger_cell_kind {

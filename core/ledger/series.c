@@ -95,3 +95,32 @@ out:
         return tern_ledger_series(l, metric, all, out, err);
     return rc;
 }
+
+int tern_ledger_points(struct tern_ledger *l, const char *metric, uint32_t attempt, int64_t after,
+                       tern_ledger_take_point *take, void *self, struct tern_err *err)
+{
+    int rc = 0, step = SQLITE_DONE;
+
+    if (tern_ledger_view_want_run(l, err) < 0)
+        return -1;
+    sqlite3_stmt *st = tern_ledger_db_prepare(
+        l->db,
+        "SELECT step, value, wall_ns FROM point WHERE metric_id = (SELECT id FROM metric WHERE"
+        " name = ?) AND attempt = ? AND step > ? ORDER BY step",
+        err);
+    if (!st)
+        return -1;
+    sqlite3_bind_text(st, 1, metric, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(st, 2, attempt);
+    sqlite3_bind_int64(st, 3, after);
+    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tern_ledger_point p = {.step = sqlite3_column_int64(st, 0),
+                                      .value = tern_ledger_db_column_real(st, 1),
+                                      .wall_ns = sqlite3_column_int64(st, 2)};
+        rc = take(self, &p, err);
+    }
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = tern_ledger_db_fail(l->db, err, l->what);
+    sqlite3_finalize(st);
+    return rc;
+}

@@ -163,6 +163,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"ledger.mode", KEY_WORD, AT(ledger.mode), .words = ledger_modes, .late = true, .by_word = true,
      .help = "users who can read the run's records: by the umask, its user alone, the group or "
              "all; with group or all, a new ledger is a shared one"},
+    {"ledger.tensorboard", KEY_PATH, AT(ledger.tensorboard), .late = true,
+     .help = "folder that gets the run's values as TensorBoard's event files while it runs, in a "
+             "folder of the run"},
     {"launch.ranks_per_node", KEY_COUNT, AT(launch.ranks_per_node), 1, 4096, 1,
      .help = "ranks (processes) per node"},
     {"launch.threads", KEY_COUNT, AT(launch.threads), 0, 4096, 0,

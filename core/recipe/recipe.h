@@ -193,8 +193,9 @@ struct tern_recipe {
         char *mirror;       /* folder or s3:// URL that gets a copy of each */
     } checkpoint;
     struct {
-        char *dir;    /* NULL: the site's (tern_site_fill) */
-        int64_t mode; /* enum tern_ledger_mode */
+        char *dir;         /* NULL: the site's (tern_site_fill) */
+        int64_t mode;      /* enum tern_ledger_mode */
+        char *tensorboard; /* folder of event files; NULL: none are written */
     } ledger;
     struct {
         int64_t ranks_per_node;

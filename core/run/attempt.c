@@ -291,6 +291,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .lease = a->lease,
         .checkpoint_dir = a->o->recipe->checkpoint.dir,
         .ledger_dir = a->o->recipe->ledger.dir,
+        .tensorboard = a->o->recipe->ledger.tensorboard,
         .run_id = a->id,
         .retention = &retention,
         .beacon = &beacon,
@@ -453,7 +454,7 @@ void tern_run_attempt_end(struct tern_run_attempt *a)
 
     release(a);
     if (began)
-        tern_run_watch_last_fold(a->o->recipe->ledger.dir, a->id);
+        tern_run_watch_last_fold(a->o->recipe->ledger.dir, a->o->recipe->ledger.tensorboard, a->id);
 }
 
 void tern_run_attempt_add_event(struct tern_run_attempt *a, const char *kind, const char *severity,

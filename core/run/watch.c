@@ -3,6 +3,7 @@
 #include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/tensorboard/tensorboard.h"
 
 #include <poll.h>
 #include <string.h>
@@ -50,8 +51,20 @@ void tern_run_watch_stop_signals(sigset_t *set)
     sigdelset(set, SIGUSR2); /* a request for dumps, which ranks that are gone cannot write */
 }
 
+/* What the ledger has beyond the event files. */
+static int write_events(const char *ledger_dir, const char *tensorboard, const char *run_id,
+                        struct tern_err *err)
+{
+    struct tern_ledger *run = tern_ledger_open_run(ledger_dir, run_id, err);
+    int rc = run ? tern_tensorboard_update(run, tensorboard, err) : -1;
+
+    tern_ledger_close(run);
+    return rc;
+}
+
 /* `beside`: ranks compute meanwhile. */
-static pid_t fold_start(const char *ledger_dir, const char *run_id, bool beside, bool reported)
+static pid_t fold_start(const char *ledger_dir, const char *tensorboard, const char *run_id,
+                        bool beside, bool reported)
 {
     struct tern_err err = {0};
     pid_t parent = getpid(), pid = fork();
@@ -68,6 +81,11 @@ static pid_t fold_start(const char *ledger_dir, const char *run_id, bool beside,
         tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
         if (!reported)
             tern_warn("the ledger is behind (spools that are there are safe): %s", err.text);
+        _exit(1);
+    }
+    if (tensorboard && write_events(ledger_dir, tensorboard, run_id, &err) < 0) {
+        if (!reported)
+            tern_warn("TensorBoard's files are behind (the ledger has all values): %s", err.text);
         _exit(1);
     }
     _exit(0);
@@ -91,7 +109,7 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     f->began = now;
     f->next = now + FOLD_REST_S * second;
-    f->pid = fold_start(w->ledger_dir, w->run_id, /* beside= */ true, f->reported);
+    f->pid = fold_start(w->ledger_dir, w->tensorboard, w->run_id, /* beside= */ true, f->reported);
 }
 
 static void fold_ended(struct folder *f, int status)
@@ -105,9 +123,10 @@ static void fold_ended(struct folder *f, int status)
     f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
 }
 
-void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
+void tern_run_watch_last_fold(const char *ledger_dir, const char *tensorboard, const char *run_id)
 {
-    pid_t pid = fold_start(ledger_dir, run_id, /* beside= */ false, /* reported= */ false);
+    pid_t pid =
+        fold_start(ledger_dir, tensorboard, run_id, /* beside= */ false, /* reported= */ false);
     int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second, pause = second / 1000;
 
     while (pid && waitpid(pid, NULL, WNOHANG) == 0) {

@@ -20,6 +20,7 @@ struct tern_run_watch {
     struct tern_ckpt_lease *lease;           /* NULL: a workload without checkpoint.dir */
     const char *checkpoint_dir;              /* NULL likewise */
     const char *ledger_dir;
+    const char *tensorboard; /* NULL: no event files are written */
     const char *run_id;
     struct tern_retain *retention;       /* notified when its child has ended */
     struct tern_run_srun_hang srun_hang; /* the caller sets ranks, nodes and logs */
@@ -47,6 +48,6 @@ void tern_run_watch_stop_signals(sigset_t *set);
 /* Returns when no rank is left. */
 void tern_run_watch(struct tern_run_watch *w);
 /* The fold after the last record, for at most a minute. */
-void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id);
+void tern_run_watch_last_fold(const char *ledger_dir, const char *tensorboard, const char *run_id);
 
 #endif

@@ -37,7 +37,7 @@ NEEDS = CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH
 NEEDS_BUILD := build $(if $(filter no,$(WITH_TRAINER)),,trainer)
 # Other people's tools that ours are compared with, as Debian calls them; never needed to build or use tern.
 PACKAGES_PEERS := python3-torch libtcmalloc-minimal4 python3-sentencepiece python3-venv debootstrap \
-	slurmdbd slurm-wlm-mysql-plugin mariadb-server libomp-dev gcc-aarch64-linux-gnu qemu-user-static
+	slurmdbd slurm-wlm-mysql-plugin mariadb-server libomp-dev gcc-aarch64-linux-gnu qemu-user-static chromium
 
 .PHONY: deps deps-peers deps-demo
 deps:

@@ -41,7 +41,9 @@ static int put_run(struct runs *r, size_t i, struct tern_report_page *page, stru
         return -1;
     const char *const named = show.ledger;
     show.ledger = f.home; /* where its state is looked for */
-    int rc = report_run(&f, r->usd_hour, &j, err);
+    int rc = f.timed ? show_facts_sum_node_hours(&f, err) : 0;
+    if (rc == 0)
+        rc = report_run(&f, r->usd_hour, &j, err);
     show.ledger = named;
     if (rc == 0) {
         json_object_set_new(j, "baseline", json_boolean(baseline && i + 1 == r->n));
@@ -78,7 +80,28 @@ static json_t *json_page(const struct runs *r)
     return j;
 }
 
-/* "lora, full and 3 more"; malloc'ed. */
+/* From the catalogue: a run's own view costs more.  *ret_name is malloc'ed. */
+static int find_name(const char *run, char **ret_name, struct tern_err *err)
+{
+    struct tern_ledger_rows rows = {0};
+    char id[TERN_ULID_SIZE];
+    const char *const named = show.ledger, *name = NULL;
+    struct tern_ledger *l = show_find(run, id, err) < 0 ? NULL : tern_ledger_open(show.ledger, err);
+    int rc = l ? tern_ledger_runs(l, &rows, err) : -1;
+
+    for (size_t i = 0; i < rows.n; i++)
+        if (strcmp(rows.runs[i].id, id) == 0)
+            name = rows.runs[i].name;
+    if (rc == 0)
+        *ret_name = tern_strf("%.100s", name ? name : "run");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+    show_forget_home(named);
+    return rc;
+}
+
+/* The page's title, "lora, full and 3 more", and the first name; both malloc'ed.  A run that is not
+ * there is an error before anything is written. */
 static int make_title(const struct runs *r, char **ret_title, char **ret_name, struct tern_err *err)
 {
     enum { NAMED = 4 };
@@ -87,18 +110,13 @@ static int make_title(const struct runs *r, char **ret_title, char **ret_name, s
     int rc = 0;
 
     for (size_t i = 0; i < r->n && rc == 0; i++) {
-        struct tern_ledger_rows rows = {0};
-        const char *const named = show.ledger;
-        struct tern_ledger *l = show_open_run(typed(r, i), err);
-        rc = l ? tern_ledger_runs(l, &rows, err) : -1;
-        const char *name = rows.n && rows.runs[0].name ? rows.runs[0].name : "run";
+        char *name = NULL;
+        rc = find_name(typed(r, i), &name, err);
         if (rc == 0 && i < NAMED)
-            tern_buf_printf(&b, "%s%.100s", i ? ", " : "", name);
+            tern_buf_printf(&b, "%s%s", i ? ", " : "", name);
         if (rc == 0 && i == 0)
-            first = tern_strf("%.100s", name);
-        tern_ledger_rows_free(&rows);
-        tern_ledger_close(l);
-        show_forget_home(named);
+            first = tern_strdup(name);
+        free(name);
     }
     if (rc == 0 && r->n > NAMED)
         tern_buf_printf(&b, " and %zu more", r->n - NAMED);
@@ -223,7 +241,7 @@ const struct tern_cmd ledger_report = {
     .summary = "write runs as a page of HTML: curves, attempts, checkpoints, cost",
     .about =
         "The page is one file that any browser shows, without a network. It has perplexities of "
-        "held-out sets against tokens, steps and seconds; losses, with a logarithmic axis and "
+        "held-out sets against tokens, steps, time and cost; losses, with a logarithmic axis and "
         "smoothing; tokens a second and the phases of a step; attempts, nodes and causes of "
         "failures in time; checkpoints; the data mix as planned and as it was; goodput and cost; "
         "differences of recipes. Superseded values are left out. Point at a curve for its "

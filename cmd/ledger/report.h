@@ -10,7 +10,8 @@ enum {
     REPORT_EVIDENCE = 20,     /* of each attempt */
 };
 
-/* A run as page.js takes it; show.ledger is its home.  `usd_hour`: NAN where it is not known. */
+/* A run as page.js takes it; show.ledger is its home, and its node-hours are summed up. `usd_hour`:
+ * NAN where it is not known. */
 int report_run(const struct show_facts *f, double usd_hour, json_t **ret_run, struct tern_err *err);
 
 #endif

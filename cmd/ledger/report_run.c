@@ -4,9 +4,10 @@
  *     attempt_rows, goodput, cost   as in why, goodput and cost --json
  *     checkpoints, checkpoints_all  the newest as in show --json, with the time at which they were
  *                                   made, and how many there are
+ *     checkpoint_steps              of those to resume from, for marks on curves
  *     mix                           the same, with the planned share of samples; null: not known
- *     tokens, seconds               {step, total}: sums of training up to a step
- *     held_out                      [{set, points, step, tokens, seconds, ppl, ppl_byte, ...}]
+ *     tokens, seconds, node_hours   {step, total}: spent up to a step
+ *     held_out                      [{set, points, step, tokens, seconds, node_hours, ppl, ...}]
  *     curves                        {metric: {points, step, value, ...}}
  *     recipe                        its text
  *
@@ -142,18 +143,42 @@ static int by_step(const void *x, const void *y)
     return (a->step > b->step) - (a->step < b->step);
 }
 
-/* The sum at each step; 0 before the first. */
-static json_t *json_places(const struct show_sum *s, const double *step, size_t n)
+/* What was spent up to each step. */
+static json_t *json_places(const struct show_facts *f, enum show_axis axis, const double *step,
+                           size_t n)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++) {
-        const double total = show_sum_at(s, step[i]);
-        json_array_append_new(list, s->n == 0      ? json_null()
-                                    : isnan(total) ? json_real(0)
-                                                   : json_real(total));
+        const double spent = show_facts_at(f, axis, step[i]);
+        json_array_append_new(list, isfinite(spent) ? json_real(spent) : json_null());
     }
     return list;
+}
+
+static void set_known(json_t *j, const char *key, json_t *value)
+{
+    if (value)
+        json_object_set_new(j, key, value);
+}
+
+/* The first, the least and the last finite value; NULL: there is none. */
+static json_t *json_ends(const double *step, const double *value, size_t n)
+{
+    size_t first = n, best = n, last = n;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(value[i]))
+            continue;
+        first = first == n ? i : first;
+        best = best == n || value[i] < value[best] ? i : best;
+        last = i;
+    }
+    return first == n
+               ? NULL
+               : json_pack("{s:I, s:f, s:I, s:f, s:I, s:f}", "first_step", (json_int_t)step[first],
+                           "first", value[first], "best_step", (json_int_t)step[best], "best",
+                           value[best], "last_step", (json_int_t)step[last], "last", value[last]);
 }
 
 /* Of `list`, [n] evaluations of one set in order of step. */
@@ -175,13 +200,16 @@ static json_t *json_set(const struct show_facts *f, const struct tern_ledger_eva
         json_object_set_new(j, "set", show_json_text(list[0]->set));
         json_object_set_new(j, "points", json_integer((json_int_t)n));
         json_object_set_new(j, "step", json_steps(token.x, token.n));
-        json_object_set_new(j, "tokens", json_places(&f->tokens, token.x, token.n));
-        json_object_set_new(j, "seconds", json_places(&f->seconds, token.x, token.n));
+        json_object_set_new(j, "tokens", json_places(f, SHOW_TOKENS, token.x, token.n));
+        json_object_set_new(j, "seconds", json_places(f, SHOW_SECONDS, token.x, token.n));
+        json_object_set_new(j, "node_hours", json_places(f, SHOW_NODE_HOURS, token.x, token.n));
         set_values(j, "ppl", &token, n > REPORT_POINTS);
         if (list[0]->bytes > 0)
             set_values(j, "ppl_byte", &byte, n > REPORT_POINTS);
         if (n > REPORT_POINTS)
             set_counts(j, &token);
+        set_known(j, "ppl_ends", json_ends(v, v + n, n));
+        set_known(j, "ppl_byte_ends", json_ends(v, v + 2 * n, n));
         json_object_set_new(j, "set_tokens", json_integer(list[n - 1]->tokens));
         json_object_set_new(j, "set_bytes", show_json_int(list[n - 1]->bytes, 0));
     }
@@ -244,6 +272,29 @@ out:
 
 /* ---------------------------------------------------------------- the rest */
 
+static bool is_marked(const struct tern_ledger_checkpoint *c)
+{
+    return c->effective && c->state &&
+           (strcmp(c->state, "published") == 0 || strcmp(c->state, "verified") == 0 ||
+            strcmp(c->state, "foreign") == 0);
+}
+
+/* Steps of checkpoints that can be resumed from; of very many each second, third, ... from the
+ * newest back. */
+static json_t *json_marks(const struct tern_ledger_rows *rows)
+{
+    json_t *list = json_array();
+    size_t left = 0;
+
+    for (size_t i = 0; i < rows->n; i++)
+        left += is_marked(&rows->checkpoints[i]);
+    const size_t every = (left + REPORT_CHECKPOINTS - 1) / REPORT_CHECKPOINTS;
+    for (size_t i = 0; i < rows->n; i++)
+        if (is_marked(&rows->checkpoints[i]) && --left % every == 0)
+            json_array_append_new(list, json_integer(rows->checkpoints[i].step));
+    return list;
+}
+
 static int set_checkpoints(json_t *j, const struct show_facts *f, struct tern_err *err)
 {
     struct tern_ledger_rows rows = {0};
@@ -256,6 +307,7 @@ static int set_checkpoints(json_t *j, const struct show_facts *f, struct tern_er
     for (size_t i = rows.n > REPORT_CHECKPOINTS ? rows.n - REPORT_CHECKPOINTS : 0; i < rows.n; i++)
         json_array_append_new(list, show_json_checkpoint(&rows.checkpoints[i]));
     json_object_set_new(j, "checkpoints", list);
+    json_object_set_new(j, "checkpoint_steps", json_marks(&rows));
     json_object_set_new(j, "checkpoints_all", json_integer((json_int_t)rows.n));
     tern_ledger_rows_free(&rows);
     return 0;
@@ -329,6 +381,7 @@ int report_run(const struct show_facts *f, double usd_hour, json_t **ret_run, st
     json_object_set_new(j, "held_out", held_out);
     json_object_set_new(j, "tokens", json_sum(&f->tokens));
     json_object_set_new(j, "seconds", json_sum(&f->seconds));
+    json_object_set_new(j, "node_hours", json_sum(&f->node_hours_sum));
     json_object_set_new(j, "goodput", show_json_goodput(f));
     json_object_set_new(j, "cost", show_json_cost(f, usd_hour));
     show_json_number(j, "parameters", f->parameters);

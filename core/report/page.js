@@ -33,7 +33,7 @@ const bytes = (n) => {
 const percent = (v) => v === null || !Number.isFinite(v) ? "\u2013" : (100 * v).toFixed(1) + " %";
 const short = (v) => {
     if (v === null || !Number.isFinite(v)) return "\u2013";
-    const u = Math.abs(v) >= 1e12 ? [1e12, "T"] : Math.abs(v) >= 1e9 ? [1e9, "G"] : Math.abs(v) >= 1e6 ? [1e6, "M"] : Math.abs(v) >= 1e4 ? [1e3, "k"] : [1, ""];
+    const u = Math.abs(v) >= 1e12 ? [1e12, "T"] : Math.abs(v) >= 1e9 ? [1e9, "B"] : Math.abs(v) >= 1e6 ? [1e6, "M"] : Math.abs(v) >= 1e4 ? [1e3, "k"] : [1, ""];
     return number(v / u[0], 4) + (u[1] ? " " + u[1] : "");
 };
 const time = (iso) => iso ? iso.slice(0, 19).replace("T", " ") : "\u2013";
@@ -66,6 +66,10 @@ const runName = (r) => [tern.swatch(r.color), " ", r.label];
 
 /* Buttons of which one is chosen. */
 const choice = (label, list, get, set) => {
+    if (list.length > 6) {
+        const s = el("select", {"aria-label": label, onchange: () => { set(list[s.selectedIndex][0]); draw(); }}, list.map(([, name]) => el("option", {}, name)));
+        return el("label", {class: "choice"}, el("span", {class: "label"}, label), s);
+    }
     const box = el("span", {class: "choice", role: "group", "aria-label": label}, el("span", {class: "label"}, label));
     for (const [value, name] of list) {
         const b = el("button", {type: "button", onclick: () => { set(value); draw(); }}, name);
@@ -97,34 +101,46 @@ const figure = (plot, caption) => {
 /* ---------------------------------------------------------------- axes */
 
 const has = (r, kind) => kind === "step" || r[kind].step.length > 0;
-const kinds = [["tokens", "tokens"], ["step", "steps"], ["seconds", "time"]].filter(([k]) => runs.some((r) => has(r, k)));
+const priced = page.usd_hour !== null;
+const kinds = [["tokens", "tokens"], ["step", "steps"], ["seconds", "time"], ["node_hours", priced ? "cost" : "node-hours"]].filter(([k]) => runs.some((r) => has(r, k)));
 state.x = kinds[0][0];
 const axes = {
     tokens: {label: "training tokens", unit: tern.countUnit},
     step: {label: "step", unit: (most) => most >= 1e6 ? tern.countUnit(most) : tern.plainUnit()},
     seconds: {label: "training time", unit: tern.timeUnit},
+    node_hours: {label: priced ? "cost in USD" : "node-hours of all attempts", unit: tern.countUnit},
 };
+const scaled = (x) => state.x === "node_hours" && priced ? x.map((v) => v === null ? null : v * page.usd_hour) : x;
 const xChoice = () => choice("against", kinds, () => state.x, (v) => { state.x = v; });
 
 /* Steps as what the axis counts; the sums are straight between their places, and 0 at step 0. */
 const places = (r, steps) => {
     if (state.x === "step") return steps;
     const s = r[state.x];
-    const x = [0, ...s.step], y = [0, ...s.total];
+    const x = [0, ...s.step], y = scaled([0, ...s.total]);
     return steps.map((at) => at >= x[x.length - 1] ? y[y.length - 1] : tern.between(x, y, at));
 };
 const placeWords = (step) => `step ${number(step)}`;
 
-/* Exponential smoothing with a half-life in steps; the beginning is not pulled to 0. */
+/* Exponential smoothing with a half-life in steps, to both sides: nothing is late, and the ends are
+ * not pulled to 0. */
 const smoothed = (x, y, count, half) => {
-    let sum = 0, weight = 0, before = x[0];
+    const sum = new Array(y.length).fill(0), weight = new Array(y.length).fill(0);
+    const add = (i, state) => {
+        if (y[i] === null) return;
+        const keep = state.x === null ? 0 : 0.5 ** (Math.abs(x[i] - state.x) / half), own = count ? count[i] : 1;
+        sum[i] += state.sum * keep;
+        weight[i] += state.weight * keep;
+        state.sum = state.sum * keep + y[i] * own;
+        state.weight = state.weight * keep + own;
+        state.x = x[i];
+    };
+    const forth = {x: null, sum: 0, weight: 0}, back = {x: null, sum: 0, weight: 0};
+    for (let i = 0; i < y.length; i++) add(i, forth);
+    for (let i = y.length - 1; i >= 0; i--) add(i, back);
     return y.map((v, i) => {
-        if (v === null) return null;
-        const keep = 0.5 ** ((x[i] - before) / half), own = count ? count[i] : 1;
-        before = x[i];
-        sum = sum * keep + v * own;
-        weight = weight * keep + own;
-        return sum / weight;
+        const own = count ? count[i] : 1;
+        return v === null ? null : (sum[i] + v * own) / (weight[i] + own);
     });
 };
 
@@ -143,13 +159,13 @@ const curveLine = (r, metric, options = {}) => {
         marks: options.marks ? runMarks(r) : [],
         tip: (i) => {
             const v = c.value[i] === null && c.value_class ? classes[c.value_class[i]] : show(y[i]);
-            const raw = half > 0 ? ` (raw ${show(c.value[i])})` : c.count && c.count[i] > 1 ? ` [${show(c.value_low[i])} to ${show(c.value_high[i])}]` : "";
-            return `${v}${raw} at ${placeWords(c.step[i])}`;
+            const raw = half > 0 ? `raw ${show(c.value[i])}` : c.count && c.count[i] > 1 ? `${show(c.value_low[i])} to ${show(c.value_high[i])}` : "";
+            return [v, raw, placeWords(c.step[i])];
         },
     };
 };
 const runMarks = (r) => {
-    const marks = r.checkpoints.filter((c) => c.effective && ["published", "verified", "foreign"].includes(c.state)).map((c) => ({kind: "checkpoint", step: c.step}));
+    const marks = r.checkpoint_steps.map((step) => ({kind: "checkpoint", step}));
     r.attempt_rows.slice(1).forEach((a) => {
         const from = a.resumed_step !== null ? a.resumed_step : a.first_step;
         if (from !== null && from > 0 && a.first_step !== null) marks.push({kind: "restart", step: from});
@@ -194,17 +210,12 @@ const summary = () => {
 const setLine = (r, set) => {
     const s = r.held_out.find((o) => o.set === set);
     if (!s || !s[state.unit] || !has(r, state.x)) return null;
-    const y = s[state.unit], bad = s[state.unit + "_class"];
+    const y = s[state.unit], bad = s[state.unit + "_class"], x = scaled(s[state.x]);
     return {
-        key: r.key, name: r.label, color: r.color, x: s[state.x], y, low: s[state.unit + "_low"], high: s[state.unit + "_high"],
-        dots: y.length <= 60, bad: bad ? s[state.x].filter((_, i) => bad[i]) : [],
-        marks: [], tip: (i) => `${y[i] === null && bad ? classes[bad[i]] : number(y[i])} at ${placeWords(s.step[i])}`,
+        key: r.key, name: r.label, color: r.color, x, y, low: s[state.unit + "_low"], high: s[state.unit + "_high"],
+        dots: y.length <= 60, bad: bad ? x.filter((_, i) => bad[i]) : [],
+        marks: [], tip: (i) => [y[i] === null && bad ? classes[bad[i]] : number(y[i]), "", placeWords(s.step[i])],
     };
-};
-const ends = (s, unit) => {
-    const y = s[unit] || [], good = y.map((v, i) => [v, s.step[i]]).filter(([v]) => v !== null);
-    if (!good.length) return null;
-    return {first: good[0], last: good[good.length - 1], best: good.reduce((a, b) => b[0] < a[0] ? b : a)};
 };
 const heldOut = () => {
     const sets = [...new Set(runs.flatMap((r) => r.held_out.map((s) => s.set)))];
@@ -221,8 +232,8 @@ const heldOut = () => {
             const base = runs.filter((r) => r.baseline), own = runs.filter((r) => !r.baseline);
             return {
                 lines: own.map((r) => setLine(r, set)).filter(Boolean),
-                levels: base.flatMap((r) => { const o = r.held_out.find((h) => h.set === set), e = o && ends(o, state.unit);
-                    return e ? [{key: r.key, name: r.label, color: r.color, y: e.last[0]}] : []; }),
+                levels: base.flatMap((r) => { const o = r.held_out.find((h) => h.set === set), e = o && o[state.unit + "_ends"];
+                    return e ? [{key: r.key, name: r.label, color: r.color, y: e.last}] : []; }),
                 x: axes[state.x], y: {label: state.unit === "ppl" ? "perplexity per token" : "perplexity per byte", unit: tern.plainUnit}, logY: state.logPpl,
             };
         }), set));
@@ -230,10 +241,10 @@ const heldOut = () => {
     s.append(grid);
     const body = el("div", {});
     refreshes.push(() => {
-        const rows = sets.flatMap((set) => runs.filter((r) => !tern.hidden.has(r.key)).map((r) => {
-            const o = r.held_out.find((h) => h.set === set), e = o && ends(o, state.unit);
-            return e && row(set, [runName(r), number(e.first[0]), [number(e.best[0]), el("small", {}, ` step ${number(e.best[1])}`)], number(e.last[0]),
-                e.first[1] === e.last[1] ? "\u2013" : "\u00d7 " + number(e.last[0] / e.first[0], 3)]);
+        const rows = sets.flatMap((set) => runs.map((r) => {
+            const o = r.held_out.find((h) => h.set === set), e = o && o[state.unit + "_ends"];
+            return e && row(set, [runName(r), number(e.first), [number(e.best), el("small", {}, ` step ${number(e.best_step)}`)], number(e.last),
+                e.first_step === e.last_step ? "\u2013" : "\u00d7 " + number(e.last / e.first, 3)], tern.hidden.has(r.key) && "off");
         }).filter(Boolean));
         body.replaceChildren(table(["set", "run", "first", "best", "last", "last / first"], rows, "numbers second"));
     });
@@ -318,8 +329,8 @@ const throughput = () => {
 
 /* ---------------------------------------------------------------- attempts */
 
-const outcomeColor = (a) => !a.outcome ? 0 : a.outcome === "done" ? 2 : ["time_limit", "preempted", "reservation", "halted", "continued"].includes(a.outcome) ? 4 : 1;
-const outcomeNames = [["done", 2], ["runs, or no end is recorded", 0], ["stopped, to be continued", 4], ["failed", 1]];
+const outcomeColor = (a) => !a.outcome ? (a.ended === "it is running" ? 0 : 1) : a.outcome === "done" ? 2 : ["time_limit", "preempted", "reservation", "halted", "continued"].includes(a.outcome) ? 4 : 1;
+const outcomeNames = [["done", 2], ["running", 0], ["stopped, to be continued", 4], ["failed, or without an end", 1]];
 const stamp = (iso) => iso ? Date.parse(iso) / 1000 : null;
 
 /* Attempts as bars over the time since the run's first began. */

@@ -8,7 +8,7 @@
  *   lines   [{key, name, color, x, y, low, high, faint, marks, bad, tip}]: lists of one length;
  *           x does not decrease, y is null where it is not finite.  low and high, if there, are a
  *           band; faint is drawn behind the line; marks [{x, kind, text}]; tip(i) the words for
- *           point i.
+ *           point i: [value, range, place].
  *   levels  [{key, name, color, y}]: horizontal lines
  *   x, y    {label, unit}: unit(most) gives {by, name}: ticks are divided by it
  * Texts come from ledgers: they reach the page by textContent alone, through tern.clean. */
@@ -372,10 +372,10 @@ class Plot {
             if (l.y[i] !== null && !(this.now.logY && l.y[i] <= 0)) {
                 dots.push(tern.el("svg:circle", {class: "hover " + color, cx: this.px(l.x[i]), cy: this.py(l.y[i]), r: 4}));
             }
-            rows.push(tern.el("tr", {}, tern.el("td", {}, tern.swatch(l.color)), tern.el("th", {}, l.name), tern.el("td", {}, l.tip(i))));
+            rows.push(tern.el("tr", {}, tern.el("td", {}, tern.swatch(l.color)), tern.el("th", {}, l.name), l.tip(i).map((words) => tern.el("td", {}, words))));
         }
         for (const l of rows.length ? this.levels : []) {
-            rows.push(tern.el("tr", {}, tern.el("td", {}, tern.swatch(l.color, "level")), tern.el("th", {}, l.name), tern.el("td", {}, tern.number(l.y))));
+            rows.push(tern.el("tr", {}, tern.el("td", {}, tern.swatch(l.color, "level")), tern.el("th", {}, l.name), tern.el("td", {colspan: 3}, tern.number(l.y))));
         }
         if (!rows.length) return this.leave();
         const at = this.px(x);

@@ -56,22 +56,24 @@ for r in runs:
         want = sql(r["id"], "select step, ppl_token, ppl_byte from eval_effective where set_name = \x27%s\x27 order by step" % s["set"])
         assert s["step"] == [int(w[0]) for w in want] and len(want) >= 3
         assert all(abs(float(w[1]) - a) < 1e-6 and abs(float(w[2]) - b) < 1e-6 for w, a, b in zip(want, s["ppl"], s["ppl_byte"]))
-        assert s["tokens"] == [1000 * n for n in s["step"]] and s["seconds"] == [(4 if r["name"] == "full" else 2) * n for n in s["step"]], s'; ok $? "page: perplexities a token and a byte, at the tokens and seconds of training up to there"
+        assert s["tokens"] == [1000 * n for n in s["step"]] and s["seconds"] == [(4 if r["name"] == "full" else 2) * n for n in s["step"]], s
+        assert s["ppl_ends"] == {"first_step": 100, "first": s["ppl"][0], "best_step": s["step"][-1], "best": s["ppl"][-1], "last_step": s["step"][-1], "last": s["ppl"][-1]}, s'; ok $? "page: perplexities a token and a byte, at the tokens and seconds of training up to there"
 page full.html '
 assert [(m["set"], m["planned"], m["samples"]) for m in r["mix"]] == [("b.tds", 0.2, 800), ("data/a.tds", 0.8, 2400)], r["mix"]'; ok $? "page: the mix as planned and as it was"
 tern ledger goodput lora full --json >goodput; tern ledger cost lora full --usd-hour 10 --json >cost; tern ledger why crash --json >why
 tern ledger report lora crash full --usd-hour 10 -o three.html >/dev/null; page three.html '
-def near(a, b): return a == b or (isinstance(b, float) and abs(a - b) <= 1e-8 * abs(b))
+near = lambda a, b: a == b or (isinstance(b, float) and abs(a - b) <= 1e-8 * abs(b))
 for name, key in (("goodput", "goodput"), ("cost", "cost")):
     for want in json.load(open(name)):
         got, = [r[key] for r in runs if r["id"] == want["id"]]
         assert all(near(got[k], want[k]) for k in want), (got, want)'; ok $? "page: goodput and cost are those of tern ledger goodput and cost"
 page three.html '
-got, want = runs[1]["attempt_rows"], json.load(open("why"))["attempt_rows"]
+few = lambda text: float("%.8g" % float(text))
+got, want = json.loads(json.dumps(runs[1]["attempt_rows"]), parse_float=few), json.load(open("why"), parse_float=few)["attempt_rows"]
 assert got == want and got[0]["lost_steps"] == 30 and len(got[0]["evidence"]) == 2, got'; ok $? "page: attempts with their end, evidence and loss are those of tern ledger why"
 page three.html '
 c = runs[1]["curves"]["loss"]
-assert c["step"] == list(range(1, 351)) and [k["step"] for k in runs[1]["checkpoints"]] == [100, 200, 300]'; ok $? "page: superseded values are left out, checkpoints are there"
+assert c["step"] == list(range(1, 351)) and [k["step"] for k in runs[1]["checkpoints"]] == [100, 200, 300] == runs[1]["checkpoint_steps"]'; ok $? "page: superseded values are left out, checkpoints are there"
 run tern ledger report -o - crash; status 0; page out 'assert r["name"] == "crash"'; ok $? "report -o -: the page goes to stdout" ; [ ! -s err ]; ok $? "report -o -: no word on stderr"
 run tern ledger report lora --baseline full -o base.html; page base.html 'assert [r["baseline"] for r in runs] == [False, True]'; ok $? "report --baseline: the last run is the one to compare with"
 

@@ -1,6 +1,7 @@
 /* core/report: tables and plots, as a terminal shows them. */
 #include "tests/unit/tap.h"
 
+#include "core/report/page.h"
 #include "core/report/report.h"
 
 #include <math.h>
@@ -289,9 +290,67 @@ static void test_plot(void)
     free(y);
 }
 
+/* ---- curves of pages */
+
+static void test_thin_few(void)
+{
+    const double x[] = {1, 2, 5, 5}, y[] = {3, NAN, INFINITY, -2};
+    struct tern_report_thin t = {0};
+
+    ok(tern_report_thin(x, y, 0, 4, &t, &err) == 0 && t.n == 0, "a curve without points has none");
+    tern_report_thin_free(&t);
+    ok(tern_report_thin(x, y, 4, 4, &t, &err) == 0 && t.n == 4,
+       "a curve of few points has them all");
+    ok(t.x[2] == 5 && t.value[0] == 3 && t.low[0] == 3 && t.high[3] == -2 && t.count[1] == 1,
+       "a point of a whole curve is itself");
+    ok(isnan(t.value[1]) && isnan(t.value[2]) && t.class[0] == 0 && t.class[1] == 1 &&
+           t.class[2] == 2,
+       "a value that is not finite is NaN, with its class");
+    tern_report_thin_free(&t);
+    const double same[] = {7, 7, 7, 7, 7}, five[] = {1, 2, 3, 4, 5};
+    ok(tern_report_thin(same, five, 5, 4, &t, &err) == 0 && t.n == 1 && t.count[0] == 5 &&
+           t.value[0] == 3,
+       "points at one place become one");
+    tern_report_thin_free(&t);
+}
+
+static void test_thin(void)
+{
+    double *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    struct tern_report_thin t = {0};
+    size_t count = 0;
+    double least = INFINITY, most = -INFINITY;
+    bool ordered = true;
+
+    for (int i = 0; i < N; i++) {
+        x[i] = i + 1;
+        y[i] = i == N / 3 ? NAN : 2;
+    }
+    y[N / 2] = -50;
+    y[N - 1] = 80;
+    ok(tern_report_thin(x, y, N, 100, &t, &err) == 0 && t.n == 50,
+       "a curve of many points becomes half of what it may have");
+    for (size_t i = 0; i < t.n; i++) {
+        count += t.count[i];
+        least = fmin(least, t.low[i]);
+        most = fmax(most, t.high[i]);
+        ordered &= i == 0 || t.x[i] > t.x[i - 1];
+    }
+    ok(count == N && ordered && t.x[t.n - 1] == N,
+       "each point is in one part, the last at its end");
+    ok(least == -50 && most == 80, "single low and high values are kept");
+    ok(t.class[16] == 1 && fabs(t.value[16] - 2) < 1e-12 && t.class[17] == 0,
+       "a NaN marks its part and does not enter its mean");
+    tern_report_thin_free(&t);
+    free(x);
+    free(y);
+}
+
 int main(void)
 {
     test_table();
+    test_thin_few();
+    test_thin();
     test_plot();
     test_scales();
     test_level();

@@ -1,0 +1,30 @@
+#!/bin/bash
+# Pages of tern ledger report in Chromium: nothing in its console, values under the pointer, names that
+# hide, zoom, three widths, the dark, print.
+. "$(dirname "$0")/../lib/tap.sh"
+python3 -c 'import sys; sys.path.insert(0, "'"$ROOT"'/tests/tools"); from browser import Browser; sys.exit(not Browser.find())' ||
+    skip_all "there is no Chromium (Debian: chromium)"
+unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
+W=$TOOLS/ledger-writer
+export TERN_LEDGER=$WORK/ledger; mkdir ledger odd
+export WRITER_PHASES=1 WRITER_SETS=general,perl,pubmed
+made() { # NAME LR SPEED TO [OUTCOME]
+    WRITER_NAME=$1 WRITER_SPEED=$3 WRITER_RECIPE=$(printf 'version: 1\nname: %s\nsteps: 400\nbatch: {global: 8}\noptimizer: {lr: %s}\ndata:\n  train: [{path: a.tds, weight: 0.8}, {path: b.tds, weight: 0.2}]\n' "$1" "$2") \
+        "$W" ledger new 1 0 1 "$4" "${5-done}" | { read -r id; cat >/dev/null; echo "$id"; }
+}
+made full 1e-5 4 400 >/dev/null; made lora 1e-4 2 300 >/dev/null
+crash=$(WRITER_EVENT="rank 3 reported: the device is gone" WRITER_HEALTH="3 uncorrected errors" WRITER_CAUSE="node trn1-2 is down" made crash 1e-4 2 330 node_fail)
+WRITER_NAME=crash WRITER_SPEED=2 "$W" ledger "$crash" 2 300 301 380 >/dev/null
+tern ledger report lora crash --baseline full --usd-hour 20 -o page.html >/dev/null; ok $? "a page of three runs"
+name=$(printf '</script><img src=x onerror=alert(1)><b>&lt;"\342\200\256\033[31m\001')
+WRITER_NAME=$name WRITER_SETS="$(printf '</script><b>\342\200\256'),__proto__,constructor" WRITER_SPEED=1 WRITER_CAUSE=$name WRITER_EVENT=$name WRITER_HEALTH=$name "$W" odd new 1 0 1 101 failed >/dev/null
+TERN_LEDGER=$WORK/odd tern ledger report -o odd.html >/dev/null; ok $? "a page of odd names"
+id=$(made long 1e-4 0.1 1000000); tern ledger fold "$id"
+begun=$(date +%s); tern ledger report long -o long.html >/dev/null; ok $? "a page of a million steps"
+bound $(($(date +%s) - begun)) 40 "seconds for the page of a run of a million steps"
+[ "$(stat -c %s long.html)" -lt 1000000 ]; ok $? "it is less than a million bytes" || stat -c %s long.html
+python3 "$ROOT/tests/peers/report.py" page.html odd.html long.html . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
+while read -r line; do
+    case $line in "ok "*) ok 0 "${line#ok }" ;; "not ok "*) ok 1 "${line#not ok }" ;; *) echo "$line" ;; esac
+done <lines
+tap_done

@@ -243,10 +243,10 @@ const heldOut = () => {
     refreshes.push(() => {
         const rows = sets.flatMap((set) => runs.map((r) => {
             const o = r.held_out.find((h) => h.set === set), e = o && o[state.unit + "_ends"];
-            return e && row(set, [runName(r), number(e.first), [number(e.best), el("small", {}, ` step ${number(e.best_step)}`)], number(e.last),
+            return e && row(set, [runName(r), number(e.first), number(e.best), number(e.best_step), number(e.last),
                 e.first_step === e.last_step ? "\u2013" : "\u00d7 " + number(e.last / e.first, 3)], tern.hidden.has(r.key) && "off");
         }).filter(Boolean));
-        body.replaceChildren(table(["set", "run", "first", "best", "last", "last / first"], rows, "numbers second"));
+        body.replaceChildren(table(["set", "run", "first", "best", "at step", "last", "last / first"], rows, "numbers second"));
     });
     s.append(body);
 };

@@ -215,7 +215,7 @@ class Plot {
         this.levels = this.now.levels.filter((l) => !tern.hidden.has(l.key));
         const w = this.width = this.node.clientWidth || 640, h = this.height;
         const r = this.range = this.ranges();
-        const xu = this.now.x.unit(Math.max(Math.abs(r.x[0]), Math.abs(r.x[1])));
+        const xu = this.xUnit = this.now.x.unit(Math.max(Math.abs(r.x[0]), Math.abs(r.x[1])));
         const yu = this.now.y.unit(Math.max(Math.abs(r.y[0]), Math.abs(r.y[1])));
         const yTicks = (this.now.logY ? logTicks : linearTicks)(r.y[0] / yu.by, r.y[1] / yu.by, (h - 60) / (this.now.logY ? 30 : 42));
         const yTexts = yTicks.list.map((v) => tickText(v, yTicks.step));
@@ -378,7 +378,8 @@ class Plot {
             rows.push(tern.el("tr", {}, tern.el("td", {}, tern.swatch(l.color, "level")), tern.el("th", {}, l.name), tern.el("td", {colspan: 3}, tern.number(l.y))));
         }
         if (!rows.length) return this.leave();
-        const at = this.px(x);
+        const at = this.px(x), a = this.now.x;
+        if (a.label !== "step") rows.unshift(tern.el("tr", {class: "place"}, tern.el("td", {}), tern.el("td", {colspan: 4}, `${a.label}: ${tern.number(x / this.xUnit.by, 4)} ${this.xUnit.name}`)));
         this.overlay.replaceChildren(tern.el("svg:line", {class: "cross", x1: at, x2: at, y1: b.top, y2: b.bottom}), ...dots);
         tern.showTip(clientX, clientY, tern.el("table", {}, rows));
     }

@@ -1,11 +1,12 @@
-"""report.py PAGE ODD LONG PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
-the runs full, lora and crash (seen by report.sh), ODD names of markup, LONG a million steps."""
+"""report.py PAGE ODD LONG STEPS PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
+the runs full, lora and crash (seen by report.sh), ODD names of markup, LONG so many STEPS."""
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 from browser import Browser  # noqa: E402
 
+steps = int(sys.argv.pop(4))
 page, odd, long, pictures = (os.path.abspath(p) for p in sys.argv[1:])
 
 
@@ -99,6 +100,10 @@ with Browser() as b:
     for kind in "steps", "time", "cost", "tokens":
         press("loss", kind)
         names.append(b.eval(name))
+        if kind == "cost":
+            most = b.eval("Math.max(...[...document.querySelectorAll('script.run')].map((e) => JSON.parse(e.textContent).node_hours.total.at(-1)))")
+            last = float(ticks(b)[-1].replace(",", ""))
+            say(10 * most < last <= 20.0001 * most, "a cost is node-hours at the price that was given", (last, most))
     say(len(set(names)) == 4 and names[0] == "step" and names[2] == "cost in USD", "curves stand against steps, time, cost and tokens", names)
     linear = b.eval(CURVE)
     press("loss", "log axis")
@@ -135,9 +140,9 @@ with Browser() as b:
     say(b.eval("!/[\\u202e\\u0001\\u001b]/.test(document.body.innerText)"), "a mark of direction in a name is shown as an escape")
     say(b.eval("document.querySelectorAll('#held-out figure').length") == 3, "sets called __proto__ and constructor have plots")
 
-    # ---- a million steps
+    # ---- many steps
     b.open("file://" + long, width=1400, dark=False)
-    silent(b, "a page of a million steps")
-    say("1,000,000" in b.eval("document.querySelector('#loss .thinned').textContent"), "the page tells how many points were thinned")
+    silent(b, "a page of many steps")
+    say(f"{steps:,}" in b.eval("document.querySelector('#loss .thinned').textContent"), "the page tells how many points were thinned")
     took = b.eval("(() => { const t = performance.now(); for (let k = 0; k < 10; k++) document.querySelector('#loss .tools button').click(); return (performance.now() - t) / 10; })()")
-    print(f"# redrawing a page of a million steps took {took:.1f} ms")
+    print(f"# redrawing a page of many steps took {took:.1f} ms")

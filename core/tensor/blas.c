@@ -318,14 +318,26 @@ static void by_blas(const struct tern_tensor_gemm *g, const void *A, const void 
         pthread_mutex_unlock(&turn);
 }
 
-/* This thread's room for a widened piece of B, allocated once; NULL: no memory. */
+/* This thread's room for a widened piece of B, allocated once; NULL: no memory.  It goes with the
+ * thread: the key is for that alone. */
+static pthread_key_t with_thread;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+    pthread_key_create(&with_thread, free);
+}
+
 static tern_real *room(void)
 {
     static __thread tern_real *piece;
     void *p = NULL;
 
-    if (!piece && posix_memalign(&p, 64, (size_t)PIECE * PIECE * sizeof(tern_real)) == 0)
+    if (!piece && posix_memalign(&p, 64, (size_t)PIECE * PIECE * sizeof(tern_real)) == 0) {
+        pthread_once(&once, make_key);
+        pthread_setspecific(with_thread, p);
         piece = p;
+    }
     return piece;
 }
 

@@ -10,10 +10,10 @@
 #include "core/infer/infer.h"
 #include "core/tensor/tensor.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static struct generate_source source;
 static struct tern_opt_list stops;
@@ -90,8 +90,8 @@ static int check_options(struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--top-p %g: a share above 0, at most 1, is wanted",
                             top_p);
     if (max_tokens < 1 || max_tokens > INT32_MAX / 2)
-        return tern_err_set(err, TERN_USAGE, "--max-tokens %lld: 1 or more is wanted",
-                            (long long)max_tokens);
+        return tern_err_set(err, TERN_USAGE, "--max-tokens %lld: 1 to %d is wanted",
+                            (long long)max_tokens, INT32_MAX / 2);
     if (batch < 1 || batch > 4096)
         return tern_err_set(err, TERN_USAGE, "--batch %lld: 1 to 4096 is wanted", (long long)batch);
     if (threads > 4096 || top_k > INT32_MAX)
@@ -110,6 +110,7 @@ static int check_options(struct tern_err *err)
 static char *locate(const char *typed, struct tern_err *err)
 {
     const bool word = tern_str_ends(typed, "/latest") || tern_str_ends(typed, "/best");
+    struct stat st;
     char *path = NULL;
     uint64_t step;
 
@@ -117,9 +118,11 @@ static char *locate(const char *typed, struct tern_err *err)
         tern_ckpt_resolve(typed, &path, err);
         return path;
     }
-    if (!tern_fs_exists(typed)) {
+    if (stat(typed, &st) < 0 || !S_ISDIR(st.st_mode)) {
         tern_err_set(err, TERN_USAGE,
-                     "%s: is not there: a checkpoint or a folder of weights is wanted", typed);
+                     "%s: is %s: a checkpoint is wanted, a folder of them (checkpoint.dir of a "
+                     "recipe), or one of weights",
+                     typed, tern_fs_exists(typed) ? "no folder" : "not there");
         return NULL;
     }
     if (!tern_ckpt_is_ours(typed) && !tern_convert_has_config(typed) &&

@@ -139,6 +139,7 @@ bad() { # WORDS OPTIONS...
 }
 bad 'nowhere: is not there' nowhere -p a
 bad 'ledger' ledger -p a
+bad 'run.yaml: is no folder' run.yaml -p a
 bad '64 positions' checkpoints -p "$(yes 'the cat' | head -40 | tr '\n' ' ')"
 bad 'byte 2 is not UTF-8' checkpoints -p $'ab\xff'
 printf 'ab\xff' >broken; bad 'broken' checkpoints -f broken

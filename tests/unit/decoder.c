@@ -33,12 +33,25 @@ static double farthest(const tern_real *a, const tern_real *b, int n)
     return most;
 }
 
-/* Rows of several lengths: the logits after each prompt, and after each of some tokens behind it.
+/* Read a prompt of `n` tokens, `piece` at a time. */
+static int read_pieces(struct tern_llama_decoder *d, int row, int n, int piece, tern_real *logits)
+{
+    int rc = 0;
+
+    for (int at = 0; at < n; at += piece)
+        rc |= tern_llama_decoder_read(d, row, ids + at, n - at < piece ? n - at : piece, logits,
+                                      NULL);
+    return rc;
+}
+
+/* Rows of several lengths, some read in pieces: the logits after each prompt, and after each of
+ * some tokens behind it.
  */
 static void test_against_forward(const struct tern_model_config *c, const char *what)
 {
     enum { STEPS = 5 };
-    static const int lengths[] = {1, 2, 7, 8, 63, 64, 65, 130};
+    static const int lengths[] = {1, 2, 7, 8, 63, 64, 65, 130, 130, 150};
+    static const int pieces[] = {1, 2, 7, 8, 63, 64, 33, 130, 1, 70};
     enum { ROWS = sizeof lengths / sizeof *lengths };
     struct tern_llama *m = make(c, 160, /* bf16= */ false);
     struct tern_llama_decoder *d = tern_llama_decoder_new(m, ROWS, 160, NULL);
@@ -49,7 +62,7 @@ static void test_against_forward(const struct tern_model_config *c, const char *
 
     for (int r = 0; r < ROWS; r++) {
         rows[r] = r;
-        rc |= tern_llama_decoder_read(d, r, ids, lengths[r], logits, NULL);
+        rc |= read_pieces(d, r, lengths[r], pieces[r], logits);
         rc |= tern_llama_logits(m, ids, lengths[r], whole, NULL);
         worst = fmax(worst, farthest(logits, whole, V));
         for (int i = 0; i < V; i++)

@@ -166,7 +166,7 @@ int tern_report_log_ticks(double lo, double hi, int max, double to[TERN_REPORT_T
     for (int per = 3; per > 1; per--)
         if (per * (hi - lo) + 1 <= max)
             return decade_ticks(lo, hi, per, 1, to);
-    while ((hi - lo) / every + 1 > max)
+    while ((hi - lo) / every + 1 > (max > 2 ? max : 2)) /* one alone is no scale */
         every++;
     return decade_ticks(lo, hi, 1, every, to);
 }

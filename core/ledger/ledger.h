@@ -522,6 +522,18 @@ double tern_ledger_silence(const char *ledger_dir, const char *run_id);
 int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigned *out,
                              struct tern_err *err);
 
+/* Take what home `from` has of a run into home `to`: spools and logs that `to` lacks, and longer
+ * ones of those it has.  TERN_USAGE where a file contradicts that of `to`; then nothing is taken.
+ * A call that is killed leaves whole files, and the next one goes on.  Nothing is folded.
+ * `dry_run`: only counts. */
+struct tern_ledger_merged {
+    bool new_run;          /* `to` did not have the run */
+    uint64_t files, bytes; /* taken */
+    uint64_t grown;        /* of the files: longer than those in `to` */
+};
+int tern_ledger_merge(const char *from_home, const char *to_home, const char *run_id, bool dry_run,
+                      struct tern_ledger_merged *ret_merged, struct tern_err *err);
+
 /* The ids of all runs under `ledger_dir`, sorted, as rows->names. */
 int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct tern_err *err);
 

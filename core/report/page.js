@@ -201,7 +201,7 @@ const summary = () => {
         ["nodes", (r) => number(r.cost.nodes)],
         ["goodput", (r) => percent(r.goodput.goodput)],
         ["user", (r) => r.user], ["created", (r) => time(r.created)], ["tags", (r) => r.tags.length ? words(r.tags.join(", ")) : null],
-    ].map(([name, of]) => [name, runs.map(of)]).filter(([, cells]) => cells.some((c) => c !== null && c !== undefined && (c.words === undefined || c.words)));
+    ].map(([name, of]) => [name, runs.map(of)]).filter(([, cells]) => cells.some((c) => c !== null && c !== undefined && c !== "\u2013" && (c.words === undefined || c.words)));
     main.append(el("section", {id: "summary"}, table(["", ...runs.map(runName)], rows.map(([name, cells]) => row(name, cells.map((c) => c === null || c === undefined ? "\u2013" : c))))));
 };
 
@@ -364,13 +364,13 @@ const timeAxis = (whole, width) => {
     const u = tern.timeUnit(whole), t = tern.ticks(0, whole / u.by, width / 110), at = (v) => 8 + v * u.by / whole * (width - 16);
     return el("svg:svg", {class: "timeline", viewBox: `0 0 ${width} 44`, "aria-hidden": true}, el("svg:line", {class: "tick", x1: 8, x2: width - 8, y1: 4, y2: 4}),
         t.list.map((v) => [el("svg:line", {class: "tick", x1: at(v), x2: at(v), y1: 4, y2: 8}),
-            el("svg:text", {x: Math.max(12, Math.min(width - 18, at(v))), y: 21, "text-anchor": "middle"}, tern.tickText(v, t.step))]),
+            el("svg:text", {x: Math.max(4 * tern.tickText(v, t.step).length, Math.min(width - 4 * tern.tickText(v, t.step).length, at(v))), y: 21, "text-anchor": "middle"}, tern.tickText(v, t.step))]),
         el("svg:text", {x: width / 2, y: 38, "text-anchor": "middle"}, `time since the run began (${u.name})`));
 };
 const attempts = () => {
     const s = section("attempts", "Attempts, nodes and failures", "An attempt is one launch of the run's ranks. Bars begin with the run; triangles are warnings and errors, ticks checkpoints.");
     const all = runs.map((r) => [r, Math.min(...r.attempt_rows.map((a) => stamp(a.begin) || Infinity)), stamp(r.updated)]).filter(([, b]) => Number.isFinite(b));
-    const whole = Math.max(1e-3, ...all.map(([r, b, e]) => Math.max(e, ...r.attempt_rows.map((a) => stamp(a.end) || 0)) - b));
+    const whole = Math.max(1, ...all.map(([r, b, e]) => Math.max(e, ...r.attempt_rows.map((a) => stamp(a.end) || 0)) - b));
     s.append(boxes(outcomeNames.filter(([, c]) => runs.some((r) => r.attempt_rows.some((a) => outcomeColor(a) === c)))));
     const lines = el("div", {class: "timelines"});
     const fill = () => lines.replaceChildren(...all.map(([r, b]) => el("div", {}, el("h3", {}, r.label), timeline(r, b, whole, Math.max(300, lines.clientWidth || 640)))),

@@ -66,11 +66,11 @@ tern.countUnit = pick(counts, "");
 tern.timeUnit = pick(times, "seconds");
 tern.plainUnit = () => ({by: 1, name: ""});
 
-/* Round places in [lo, hi], at most about `n`. */
-const linearTicks = (lo, hi, n) => {
-    const rough = (hi - lo) / Math.max(1, n);
+/* Round places in [lo, hi], at most about `n`, in multiples of `least`. */
+const linearTicks = (lo, hi, n, least = 0) => {
+    const rough = Math.max(least, (hi - lo) / Math.max(1, n));
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999 && (!least || Math.abs(s / least % 1) < 1e-6));
     const list = [];
     for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9; k++) list.push(k * step);
     return {list, step};
@@ -183,7 +183,7 @@ class Plot {
             return [a, b]; };
         let x = this.zoom || span(this.lines.flatMap((l) => l.x.length ? [l.x[0], l.x[l.x.length - 1]] : []));
         if (!Number.isFinite(x[0])) x = [0, 1];
-        if (x[0] === x[1]) x = [x[0] - 0.5, x[1] + 0.5];
+        if (x[0] === x[1]) x = [x[0] - (Math.abs(x[0]) / 10 || 1), x[1] + (Math.abs(x[1]) / 10 || 1)];
         if (!this.zoom && x[0] > 0 && x[0] < 0.03 * x[1]) x = [0, x[1]];
         const values = [];
         for (const l of this.lines) {
@@ -221,7 +221,7 @@ class Plot {
         const yTexts = yTicks.list.map((v) => tickText(v, yTicks.step));
         const left = 32 + 7 * Math.max(1, ...yTexts.map((t) => t.length)), right = w - 14, top = 10, bottom = h - 42;
         this.box = {left, right, top, bottom};
-        const xTicks = linearTicks(r.x[0] / xu.by, r.x[1] / xu.by, Math.max(2, (right - left) / 85));
+        const xTicks = linearTicks(r.x[0] / xu.by, r.x[1] / xu.by, Math.max(2, (right - left) / 85), this.now.x.label === "step" ? 1 / xu.by : 0);
         const log = this.now.logY ? Math.log : (v) => v;
         this.px = (v) => left + (v - r.x[0]) / (r.x[1] - r.x[0]) * (right - left);
         this.py = (v) => bottom - (log(v) - log(r.y[0])) / (log(r.y[1]) - log(r.y[0])) * (bottom - top);

@@ -1,13 +1,13 @@
-"""report.py PAGE ODD LONG STEPS PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
-the runs full, lora and crash (seen by report.sh), ODD names of markup, LONG so many STEPS."""
+"""report.py PAGE ODD BARE LONG STEPS PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
+the runs full, lora and crash (seen by report.sh), ODD names of markup, BARE few values, LONG so many STEPS."""
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 from browser import Browser  # noqa: E402
 
-steps = int(sys.argv.pop(4))
-page, odd, long, pictures = (os.path.abspath(p) for p in sys.argv[1:])
+steps = int(sys.argv.pop(5))
+page, odd, bare, long, pictures = (os.path.abspath(p) for p in sys.argv[1:])
 
 
 def say(good, what, got=None):
@@ -139,6 +139,12 @@ with Browser() as b:
     say(b.eval("document.querySelectorAll('img, b').length") == 0 and "<img" in b.eval("document.body.innerText"), "markup in a run's name is a text")
     say(b.eval("!/[\\u202e\\u0001\\u001b]/.test(document.body.innerText)"), "a mark of direction in a name is shown as an escape")
     say(b.eval("document.querySelectorAll('#held-out figure').length") == 3, "sets called __proto__ and constructor have plots")
+
+    # ---- few values
+    b.open("file://" + bare, width=820)
+    silent(b, "a page of few values")
+    say(b.eval("document.querySelector('#loss .axes .name').textContent") == "step", "without tokens and times, curves stand against steps")
+    say(b.eval("[...document.querySelectorAll('#held-out .axes text[text-anchor=middle]:not(.name)')].every((t) => /^[0-9,]+$/.test(t.textContent))"), "steps are whole numbers on their axis")
 
     # ---- many steps
     b.open("file://" + long, width=1400, dark=False)

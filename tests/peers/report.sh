@@ -19,12 +19,15 @@ tern ledger report lora crash --baseline full --usd-hour 20 -o page.html >/dev/n
 name=$(printf '</script x><img src=x onerror=alert(1)><b>&lt;"\342\200\256\033[31m\001')
 WRITER_NAME=$name WRITER_SETS="$(printf '</script><b>\342\200\256'),__proto__,constructor" WRITER_SPEED=1 WRITER_CAUSE=$name WRITER_EVENT=$name WRITER_HEALTH=$name "$W" odd new 1 0 1 101 failed >/dev/null
 TERN_LEDGER=$WORK/odd tern ledger report -o odd.html >/dev/null; ok $? "a page of odd names"
+mkdir bare; bare=$(env -u WRITER_PHASES -u WRITER_SETS WRITER_NAME=bare "$W" bare new 1 0 1 150 failed | { read -r id; cat >/dev/null; echo "$id"; })
+env -u WRITER_PHASES WRITER_NAME=empty "$W" bare new 1 0 1 0 failed >/dev/null
+TERN_LEDGER=$WORK/bare tern ledger report "$bare" empty -o bare.html >/dev/null; ok $? "a page of a run without tokens and times, and one without steps"
 steps=$(long && echo 1000000 || echo 100000)
 id=$(made long 1e-4 0.1 "$steps"); tern ledger fold "$id"
 begun=$(date +%s); tern ledger report long -o long.html >/dev/null; ok $? "a page of $steps steps"
 bound $(($(date +%s) - begun)) 40 "seconds for the page of a run of $steps steps"
 [ "$(stat -c %s long.html)" -lt 1000000 ]; ok $? "it is less than a million bytes" || stat -c %s long.html
-python3 "$ROOT/tests/peers/report.py" page.html odd.html long.html "$steps" . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
+python3 "$ROOT/tests/peers/report.py" page.html odd.html bare.html long.html "$steps" . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
 while read -r line; do
     case $line in "ok "*) ok 0 "${line#ok }" ;; "not ok "*) ok 1 "${line#not ok }" ;; *) echo "$line" ;; esac
 done <lines

@@ -152,11 +152,25 @@ static const struct tern_cmd verify_cmd = {
 
 int main(int argc, char **argv)
 {
-    static const struct tern_cmd *const verbs[] = {
-        &ledger_list,    &ledger_show,  &ledger_why,  &ledger_compare,   &ledger_best,
-        &ledger_goodput, &ledger_cost,  &ledger_plot, &ledger_report,    &ledger_sql,
-        &ledger_export,  &ledger_tag,   &ledger_note, &ledger_reproduce, &fold_cmd,
-        &verify_cmd,     &ledger_merge, NULL};
+    static const struct tern_cmd *const verbs[] = {&ledger_list,
+                                                   &ledger_show,
+                                                   &ledger_why,
+                                                   &ledger_compare,
+                                                   &ledger_best,
+                                                   &ledger_goodput,
+                                                   &ledger_cost,
+                                                   &ledger_plot,
+                                                   &ledger_report,
+                                                   &ledger_sql,
+                                                   &ledger_export,
+                                                   &ledger_tag,
+                                                   &ledger_note,
+                                                   &ledger_reproduce,
+                                                   &fold_cmd,
+                                                   &verify_cmd,
+                                                   &ledger_merge,
+                                                   &ledger_import,
+                                                   NULL};
     static const struct tern_cmd cmd = {
         .name = "ledger",
         .summary = "list, show, compare, plot and query runs",

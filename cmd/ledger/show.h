@@ -98,7 +98,7 @@ int show_json(json_t *j, struct tern_err *err);
 
 extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql,
     ledger_why, ledger_compare, ledger_best, ledger_goodput, ledger_cost, ledger_tag, ledger_note,
-    ledger_export, ledger_report, ledger_merge;
+    ledger_export, ledger_report, ledger_merge, ledger_import;
 
 /* metrics.c: newest, least and greatest value of each. */
 enum { SHOW_METRIC_FIELDS = 6 };

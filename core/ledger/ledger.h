@@ -226,6 +226,10 @@ void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s);
 /* Records lost so far, those that wait not among them. */
 uint64_t tern_ledger_spool_dropped(struct tern_ledger_spool *s);
 
+/* Records that follow were made at this time (since 1970), which other programs noted: for imports.
+ * Times of a writer only grow. */
+void tern_ledger_spool_set_time(struct tern_ledger_spool *s, int64_t wall_ns);
+
 /* Describes the run; each attempt writes it again, the newest holds. */
 int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_run *r,
                           struct tern_err *err);

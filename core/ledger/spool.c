@@ -177,10 +177,17 @@ static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_wai
 /* The time of a record that is made now: a writer's times only grow. */
 static int64_t new_time(struct tern_ledger_spool *s)
 {
-    int64_t now = tern_clock_wall_ns();
+    int64_t now = s->given_ns ? s->given_ns : tern_clock_wall_ns();
 
     s->wall_ns = now > s->wall_ns ? now : s->wall_ns + 1;
     return s->wall_ns;
+}
+
+void tern_ledger_spool_set_time(struct tern_ledger_spool *s, int64_t wall_ns)
+{
+    pthread_mutex_lock(&s->lock);
+    s->given_ns = wall_ns;
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)

@@ -27,6 +27,7 @@ struct tern_ledger_spool {
     off_t reserved;    /* bytes of the file that the storage has promised; 0: it does not do that */
     bool closing;      /* the last words are allowed */
     int64_t wall_ns;   /* of the newest record */
+    int64_t given_ns;  /* of the next ones, instead of the clock's; 0: the clock's */
     int64_t looked_ns; /* on the boot clock: that the file was in its place */
     uint64_t dropped;
     struct tern_ledger_waiting waiting;

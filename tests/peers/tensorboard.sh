@@ -60,6 +60,10 @@ is "$(tern ledger sql -r latest -n -P "select count(*) from step where name = 't
 is "$(value eval_loss)" "1:2.5 2:1.5 3:0.5" "tensors, as TensorFlow 2 writes them"
 is "$(value learning_rate | cut -d' ' -f1)" "1:0.0001" "a name with a space"
 is "$(tern ledger sql -r latest -n -P "select group_concat(distinct name) from step" | tr , '\n' | sort | tr '\n' ' ')" "eval_loss learning_rate train/loss " "nothing else, nor what an earlier attempt left"
+# The same files as a run of their own, afterwards.
+run tern ledger import tb/lightning_logs/version_0 --name after; status 0
+is "$(tern ledger sql -r after -n -P "select group_concat(step || ':' || printf('%.6g', value), ' ') from (select * from step where name = 'train/loss' and step < 6 order by step)")" \
+    "$(cat want)" "an import has the values that TensorBoard shows"
 touch resume
 run tern run run.yaml; status 0
 is "$(tern ledger show latest -a -n -P -o resumed)" 3 "purge_step tells what a trainer resumed from"

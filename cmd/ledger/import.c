@@ -1,0 +1,288 @@
+/* tern ledger import: a run of another trainer, from its event files of TensorBoard.
+ *
+ * The run is written to a ledger of its own in a temporary folder and then merged: a command that
+ * is killed leaves nothing in the ledger. */
+#include "cmd/ledger/show.h"
+
+#include "core/base/again.h"
+#include "core/base/fs.h"
+#include "core/base/le.h"
+#include "core/base/log.h"
+#include "core/base/progress.h"
+#include "core/base/tree.h"
+#include "core/intake/tensorboard.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WINDOW = 8 << 20, /* read at once; longer records are graphs and pictures, stepped over */
+    FRAME = 16,       /* bytes of a record beside its data */
+    ATTEMPTS = 1000,  /* a trainer restarts some dozens of times */
+    NAME_BYTES = 200, /* of a metric */
+};
+
+static const char *run_name;
+
+struct import {
+    char *aside; /* the ledger of its own */
+    char id[TERN_ULID_SIZE];
+    struct tern_ledger_spool *spool[ATTEMPTS]; /* by attempt, from 0; those that have values */
+    const char *from;
+    char prefix[NAME_BYTES]; /* the file's folder, with a slash; or empty */
+    unsigned attempt;        /* of the file, from 0 */
+    int64_t resumed;         /* of that attempt */
+    int64_t first_ns, last_ns;
+    uint64_t values, unfit;
+    int rc; /* of the first record that the ledger did not take */
+    struct tern_err *err;
+};
+
+static int64_t to_ns(double seconds)
+{
+    return seconds > 0 && seconds < 9e9 ? (int64_t)(seconds * 1e9) : 0;
+}
+
+static const char *user_name(void)
+{
+    const struct passwd *pw = getpwuid(getuid());
+
+    return pw ? pw->pw_name : "";
+}
+
+/* The spool of the current attempt. */
+static struct tern_ledger_spool *spool_of(struct import *i, int64_t wall_ns)
+{
+    struct tern_ledger_spool **s = &i->spool[i->attempt];
+    struct tern_ledger_run run = {
+        .name = run_name, .user = user_name(), .recipe_path = i->from, .created_ns = wall_ns};
+    struct tern_ledger_attempt a = {.resumed_step = i->attempt ? i->resumed : 0};
+
+    if (*s)
+        return *s;
+    *s = tern_ledger_spool_open(i->aside, i->id, i->attempt + 1, "import", i->err);
+    if (!*s)
+        return NULL;
+    tern_ledger_spool_set_time(*s, wall_ns);
+    if (tern_ledger_spool_run(*s, &run, i->err) < 0 ||
+        tern_ledger_spool_attempt_begin(*s, &a, i->err) < 0 ||
+        tern_ledger_spool_param(*s, "imported_from", i->from, i->err) < 0)
+        return NULL;
+    return *s;
+}
+
+static void take(void *self, const struct tern_intake_tb_value *v)
+{
+    struct import *i = self;
+    char name[NAME_BYTES + sizeof v->tag];
+    const int64_t ns = to_ns(v->wall_s);
+
+    if (i->rc < 0)
+        return;
+    if (v->restart) { /* what follows supersedes what was there from this step on */
+        if (i->attempt + 1 < ATTEMPTS)
+            i->attempt++;
+        i->resumed = v->step > 0 ? v->step - 1 : 0;
+        return;
+    }
+    snprintf(name, sizeof name, "%s%s", i->prefix, v->tag);
+    if (strlen(name) > NAME_BYTES || v->step < 0) {
+        i->unfit++;
+        return;
+    }
+    struct tern_ledger_spool *s = spool_of(i, ns);
+    struct tern_ledger_value value = {name, v->value};
+    if (s)
+        tern_ledger_spool_set_time(s, ns);
+    i->rc = s ? tern_ledger_spool_step(s, v->step, &value, 1, i->err) : -1;
+    i->values += i->rc == 0;
+    i->last_ns = ns > i->last_ns ? ns : i->last_ns;
+}
+
+/* All whole records; what is damaged is told, and what is before it taken. */
+static int read_records(struct import *i, int fd, const char *path, uint64_t bytes, char *window,
+                        struct tern_err *err)
+{
+    uint64_t at = 0, bad = 0;
+
+    while (i->rc == 0 && at + FRAME <= bytes) {
+        size_t len = bytes - at < WINDOW ? (size_t)(bytes - at) : WINDOW, used;
+        if (tern_fs_pread(fd, window, len, at, path, err) < 0)
+            return -1;
+        int rc = tern_intake_tb_parse(window, len, take, i, &used, &bad);
+        if (rc < 0) {
+            tern_warn("%s: damaged at byte %" PRIu64 ": nothing behind it can be read", path,
+                      at + used);
+            break;
+        }
+        if (used == 0 && len < WINDOW)
+            break; /* a record that is being written */
+        uint64_t longer = tern_le_get64(window) + FRAME;
+        at += used ? used : longer < bytes ? longer : bytes;
+        tern_progress_set(at, bytes);
+    }
+    if (bad)
+        tern_warn("%s: %" PRIu64 " records are damaged, and left out", path, bad);
+    return i->rc;
+}
+
+static int read_file(struct import *i, const char *dir, const struct tern_tree_file *f,
+                     char *window, struct tern_err *err)
+{
+    char *path = tern_fs_join(dir, f->name);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    int rc = fd < 0 ? tern_err_sys(err, "%s: cannot be read", path) : 0;
+
+    if (rc == 0) {
+        tern_progress_begin(NULL, "%s", f->name);
+        rc = read_records(i, fd, path, f->bytes, window, err);
+        tern_progress_end();
+        close(fd);
+    }
+    free(path);
+    return rc;
+}
+
+static bool is_event_file(const struct tern_tree_file *f)
+{
+    const char *last = strrchr(f->name, '/');
+
+    return !f->link && strstr(last ? last : f->name, ".tfevents.");
+}
+
+/* Files come by folder, and within one in the order of their times.  Each folder counts its own
+ * restarts: trainers write one folder for training and one for evaluation, say. */
+static int read_files(struct import *i, const char *dir, struct tern_err *err)
+{
+    struct tern_tree t = {0};
+    char *window = tern_alloc(WINDOW, 1, "event files", err);
+    size_t n = 0;
+    int rc = window && tern_tree_list(dir, &t, err) == 0 ? 0 : -1;
+
+    for (size_t k = 0; rc == 0 && k < t.n; k++) {
+        const char *slash = strrchr(t.file[k].name, '/');
+        int len = slash ? (int)(slash - t.file[k].name) + 1 : 0;
+        if (!is_event_file(&t.file[k]))
+            continue;
+        n++;
+        if (len >= NAME_BYTES) {
+            rc = tern_err_set(err, TERN_USAGE, "%s/%s: the path is too long for a metric's name",
+                              dir, t.file[k].name);
+            break;
+        }
+        if ((int)strlen(i->prefix) != len || strncmp(i->prefix, t.file[k].name, (size_t)len) != 0)
+            i->attempt = 0;
+        snprintf(i->prefix, sizeof i->prefix, "%.*s", len, t.file[k].name);
+        rc = read_file(i, dir, &t.file[k], window, err);
+    }
+    if (rc == 0 && n == 0)
+        rc = tern_err_set(err, TERN_USAGE, "%s: has no event files (*.tfevents.*)", dir);
+    tern_tree_free(&t);
+    free(window);
+    return rc;
+}
+
+static int end_attempts(struct import *i, int rc, struct tern_err *err)
+{
+    struct tern_ledger_end end = {.outcome = "imported",
+                                  .cause = "its values were imported from event files"};
+
+    for (unsigned k = 0; k < ATTEMPTS; k++) {
+        if (i->spool[k] && rc == 0)
+            rc = tern_ledger_spool_attempt_end(i->spool[k], &end, err);
+        if (i->spool[k] && tern_ledger_spool_close(i->spool[k], rc == 0 ? err : NULL) < 0)
+            rc = -1;
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+static int put_in_place(const struct import *i, struct tern_err *err)
+{
+    struct tern_ledger_merged m;
+    char *home = NULL;
+    int rc = tern_ledger_home(show.ledger, TERN_LEDGER_UMASK, &home, err);
+
+    if (rc == 0)
+        rc = tern_ledger_merge(i->aside, home, i->id, /* dry_run= */ false, &m, err);
+    if (rc == 0 &&
+        (tern_ledger_fold(home, i->id, err) < 0 || tern_ledger_fold_catalog(home, err) < 0))
+        rc = -1;
+    free(home);
+    return rc;
+}
+
+static char *default_name(const char *dir)
+{
+    char *whole = realpath(dir, NULL), *name;
+    const char *slash = whole ? strrchr(whole, '/') : NULL;
+
+    name = tern_strdup(slash && slash[1] ? slash + 1 : "imported");
+    free(whole);
+    return name;
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    static struct import i;
+    const char *temp = getenv("TMPDIR");
+    char *aside = tern_strf("%s/tern-import-XXXXXX", temp && *temp ? temp : "/tmp");
+    char *name = run_name ? NULL : default_name(args[0]);
+    int rc = -1;
+
+    (void)n_args;
+    i.err = err;
+    i.from = args[0];
+    run_name = run_name ? run_name : name;
+    if (show_want_ledger(err) < 0)
+        goto out;
+    if (!mkdtemp(aside)) {
+        tern_err_sys(err, "%s: cannot be made", aside);
+        goto out;
+    }
+    i.aside = aside;
+    tern_ledger_ulid_new(i.id);
+    rc = end_attempts(&i, read_files(&i, args[0], err), err);
+    if (rc == 0 && i.values == 0)
+        rc = tern_err_set(err, TERN_USAGE, "%s: its event files have no scalars", args[0]);
+    if (rc == 0)
+        rc = put_in_place(&i, err);
+    tern_fs_remove_tree(aside, NULL);
+    if (rc == 0 && i.unfit)
+        tern_warn("%" PRIu64 " values have no place in a ledger: a name of more than %d bytes, or "
+                  "a step below 0",
+                  i.unfit, (int)NAME_BYTES);
+    if (rc == 0)
+        printf("%s  %s: %" PRIu64 " values\n", i.id, run_name, i.values);
+out:
+    free(aside);
+    free(name);
+    return rc;
+}
+
+static const struct tern_opt opts[] = {
+    SHOW_OPT_LEDGER,
+    {"name", 0, TERN_OPT_TEXT, "NAME", .to.text = &run_name,
+     .help = "the run's name (default: the folder's)"},
+    {0},
+};
+
+const struct tern_cmd ledger_import = {
+    .name = "import",
+    .args = "DIR",
+    .summary = "make a run of TensorBoard's event files",
+    .about = "Takes the scalars of all event files under DIR, as PyTorch's and TensorFlow's "
+             "writers make them, with their steps and times, into a new run of the ledger. A tag "
+             "of a file in a folder of DIR has the folder's name before it. Where a trainer went "
+             "on from a checkpoint (a session's start, PyTorch's purge_step), a new attempt "
+             "begins, which supersedes what was there from that step on. Damaged records are told "
+             "and left out. The run's state is 'imported'.",
+    .examples = "  tern ledger import lightning_logs/version_0 --name nxd-70b\n",
+    .opts = opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};

@@ -1,0 +1,49 @@
+#!/bin/bash
+# tern ledger import: event files become a run, with their steps, times and restarts.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
+export TERN_LEDGER=$WORK/ledger TMPDIR=$WORK/tmp; mkdir ledger tmp
+W=$TOOLS/ledger-writer
+values() { tern ledger sql -l "$1" -r "$2" -n -P "select name, step, printf('%.17g', value), class from $3 where name in ('loss', 'lr') order by 1, 2, 3"; }
+times() { tern ledger sql -l "$1" -r "$2" -n -P "select step, wall_ns / 1000000 from step where name = 'loss' order by step"; }
+
+# There and back: a run with a restart.
+id=$(WRITER_NAME=source "$W" ledger new 1 0 1 60 node_fail); id=${id%%[!0-9A-Z]*}
+WRITER_NAME=source "$W" ledger "$id" 2 40 41 80 done >/dev/null
+run tern ledger export "$id" --tensorboard board; status 0
+run tern ledger import board/source-* -l back --name again; status 0; out_has "again: "
+new=$(cut -d' ' -f1 out)
+is "$(values back "$new" step | wc -l)" 160 "the run has two metrics of 80 steps"
+for view in step step_all; do # values are float32 in event files
+    paste -d'|' <(values back "$new" $view) <(values ledger "$id" $view) |
+        awk -F'|' '$1 != $5 || $2 != $6 || $4 != $8 || ($3 - $7) ^ 2 > 1e-14 * $7 ^ 2 {bad = 1; print "# " $0} END {exit bad || NR < 160}'
+    ok $? "values of the view $view are the source's"
+done
+is "$(times back "$new")" "$(times ledger "$id")" "values have the time at which they were written"
+is "$(tern ledger list -l back -n -P -o name,state,step)" "again|imported|80" "the list shows the run as imported"
+run tern ledger verify -l back; status 0
+run tern ledger show -l back "$new" -a; status 0
+is "$(tern ledger sql -l back -r "$new" -n -P "select group_concat(resumed_step) from attempt")" "0,40" "the second attempt went on from the source's step"
+is "$(ls tmp | wc -l)" 0 "nothing is left aside"
+
+# Folders in it, and the default name.
+mkdir -p two/train two/eval; cp board/*/events*0001 two/train; cp board/*/events*0001 two/eval; echo no >two/notes.txt
+run tern ledger import two; status 0; out_has "two: "
+is "$(tern ledger sql -r "$(cut -d' ' -f1 out)" -n -P "select group_concat(distinct name) from step where name like '%loss'" | tr , '\n' | sort | xargs)" "eval/loss train/loss" "a tag has its folder's name before it"
+
+# Damage.
+f=$(ls two/train/*); size=$(wc -c <"$f")
+for cut in 1 13 100 $((size - 1)); do
+    head -c $cut "$f" >two/eval/x.tfevents.1
+    run tern ledger import two; status 0 "a file that ends after $cut bytes"
+done
+rm two/eval/*; cp "$f" whole; printf X | dd of="$f" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+run tern ledger import two; status 0; grep -q "records are damaged, and left out\|damaged at byte" err; ok $? "a damaged record is told" || cat err
+head -c 300 /dev/urandom >"$f"; run tern ledger import two; status 2; err_has "damaged at byte 0"
+n=$(tern ledger list -n | wc -l); mkdir empty
+run tern ledger import empty; status 2; one_line; err_has "has no event files"
+run tern ledger import nowhere; one_line; [ "$rc" != 0 ]; ok $? "a folder that is not there is an error"
+run tern ledger import; status 2; one_line
+is "$(tern ledger list -n | wc -l)" "$n" "what cannot be imported leaves no run"
+is "$(ls tmp | wc -l)" 0 "failed imports leave nothing aside"
+tap_done

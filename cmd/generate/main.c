@@ -66,7 +66,8 @@ static const struct tern_opt opts[] = {
              "as the tokenizer says"},
     {"no-bos", 0, TERN_OPT_FLAG, .to.flag = &source.no_bos,
      .help = "put none, as for a model of token sets that have none"},
-    {"ids", 0, TERN_OPT_FLAG, .to.flag = &print_ids, .help = "print ids, not text"},
+    {"ids", 0, TERN_OPT_FLAG, .to.flag = &print_ids,
+     .help = "print ids, not text; with --json those of the prompt, too"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "print a line of JSON a prompt"},
     {"logprobs", 0, TERN_OPT_FLAG, .to.flag = &logprobs,
      .help = "with --json: the logarithm of each token's probability, without --temperature"},
@@ -78,7 +79,7 @@ static const struct tern_opt opts[] = {
 /* The first one ends the generation, the second one the process. */
 static void interrupt(int signal_)
 {
-    stopped = 1;
+    stopped = signal_;
     signal(signal_, SIG_DFL);
 }
 
@@ -274,7 +275,7 @@ static int generate(struct tern_llama *m, const struct generate_prompts *prompts
     }
     generate_printer_free(printer);
     free(in);
-    return rc > 0 ? 128 + SIGINT : rc;
+    return rc > 0 ? 128 + (int)stopped : rc;
 }
 
 static int run(int n, char **args, struct tern_err *err)

@@ -117,6 +117,12 @@ static void print_json(const struct generate_printer *p, const struct answer *a)
     if (prompt->text)
         json_object_set_new(j, "prompt", tern_json_text(prompt->text));
     json_object_set_new(j, "prompt_tokens", json_integer(prompt->n));
+    if (p->o.ids) {
+        json_t *given = json_array();
+        for (int i = 0; i < prompt->n; i++)
+            json_array_append_new(given, json_integer(prompt->ids[i]));
+        json_object_set_new(j, "prompt_ids", given);
+    }
     if (a->stream) {
         char *text = strndup(tern_infer_stream_text(a->stream, &len), len);
         json_object_set_new(j, "text", tern_json_text(text));

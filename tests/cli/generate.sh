@@ -53,6 +53,9 @@ gen checkpoints -p 'the cat' -p 'a "dog"' -n 5 --json --logprobs; status 0
 is "$(jq -c '[.row, .prompt, .prompt_tokens > 3, (.ids | length), (.logprobs | map(. <= 0) | all), .end]' out | tr '\n' ' ')" \
     '[0,"the cat",true,5,true,"max-tokens"] [1,"a \"dog\"",true,5,true,"max-tokens"] ' "a line of JSON has prompt, ids, logarithms and why it ended"
 is "$(jq -r '.ids | map(tostring) | join(" ")' out | head -1)" "$(cut -d' ' -f1-5 <<<"$ids")" "JSON has the ids that --ids prints"
+bos() { gen checkpoints -p 'the cat' -n 1 --json --ids "$@"; jq -c '[.prompt_ids[0] == 1, .prompt_tokens == (.prompt_ids | length)]' out; }
+is "$(bos)" '[true,true]' "a prompt begins with BOS where the tokenizer's library puts it"
+is "$(bos --no-bos)" '[false,true]' "--no-bos leaves it out"
 
 # ---- where a text ends
 read -r -a made <<<"$ids"

@@ -1,13 +1,15 @@
-"""tern generate beside transformers: `make`, `compare MODEL`, `bench` (see generate.sh)."""
+"""tern generate beside transformers: `make`, `compare MODEL`, `text FOLDER`, `bench THREADS` (see generate.sh)."""
 import inspect
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import time
 
 import torch
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 PROMPTS, TOKENS, VOCAB, GAP = 50, 256, 320, 1e-4
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -83,6 +85,31 @@ def compare(name):
     ok(worst < 1e-4, f"{name}: logarithms of the tokens' probabilities differ by {worst:.2g} at most")
 
 
+def text(folder):
+    """Prompts as ids, and generated ids as text, by Llama 2's tokenizer."""
+    config = LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                         vocab_size=32000, max_position_embeddings=1024)
+    LlamaForCausalLM(config).save_pretrained("text")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(os.path.join(folder, name), "text")
+    tokenizer = AutoTokenizer.from_pretrained("text")
+    # (A space at the front is dropped by transformers alone, not by the tokenizers library on the same file.)
+    texts = ["Hello there", "two  spaces\nand a line", "Zażółć gęślą jaźń 日本語 😀"]
+    how = [x for t in texts for x in ("-p", t)]
+    answers, _ = tern("text", *how, "-n", "300", "--temperature", "1", "--seed", "5")
+    ok([a["prompt_ids"] for a in answers] == [tokenizer(t).input_ids for t in texts],
+       "prompts have the ids of transformers' tokenizer, BOS among them")
+    chat = "[INST] <<SYS>>\nBe kind\n<</SYS>>\n\nWhy? [/INST]"
+    ok(tern("text", "--chat", "Why?", "--system", "Be kind", "-n", "1")[0][0]["prompt_ids"] == tokenizer(chat).input_ids,
+       "a chat has the ids of its text")
+    done = subprocess.run(["tern", "generate", "text", *how, "-n", "300", "--temperature", "1", "--seed", "5", "--json"],
+                          capture_output=True, text=True, check=True)
+    got = [json.loads(line)["text"] for line in done.stdout.splitlines()]
+    whole = [tokenizer.decode(a["prompt_ids"] + a["ids"], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+             for a in answers]
+    ok(all(w == t + g for w, t, g in zip(whole, texts, got)), "text is what transformers decodes behind the prompt")
+
+
 # Around 150 million parameters.
 SIZE = dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=16, num_attention_heads=12,
             num_key_value_heads=4, vocab_size=32000, max_position_embeddings=2048, tie_word_embeddings=False)
@@ -135,4 +162,4 @@ def bench(threads, read=512, made=64, turns=3):
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    {"make": make, "compare": compare, "bench": lambda n: bench(int(n))}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "compare": compare, "text": text, "bench": lambda n: bench(int(n))}[sys.argv[1]](*sys.argv[2:])

@@ -9,15 +9,17 @@ python="$VENV/bin/python -I"
 export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HOME=$WORK/hf
 
 $python "$ROOT/tests/peers/generate.py" make >log 2>&1; ok $? "transformers makes the models" || tail -5 log
-for name in untied tied stretched half f16; do
+compare() { # COMMAND ARGUMENT
     while IFS= read -r line; do
         case $line in
         ok*) ok 0 "${line#ok - }" ;;
         "not ok"*) ok 1 "${line#not ok - }" ;;
         esac
-    done < <($python "$ROOT/tests/peers/generate.py" compare $name 2>log || echo "not ok - $name is compared")
-done
+    done < <($python "$ROOT/tests/peers/generate.py" "$1" "$2" 2>log || echo "not ok - $1 $2 ends well")
+}
+for name in untied tied stretched half f16; do compare compare $name; done
 [ "$tap_n" = 16 ]; ok $? "every model was compared" || tail -5 log
+if [ -n "$DATA" ]; then compare text "$DATA/tokenizers/llama2"; else skip "no Llama 2 tokenizer"; fi
 # Rates on a model of 150 million parameters, in turns.
 while read -r word value limit name; do
     case $word in

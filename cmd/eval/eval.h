@@ -11,8 +11,8 @@
 
 struct eval_options {
     struct tern_opt_list overrides, data;
-    const char *checkpoint, *checkpoints, *ledger;
-    bool json, only, again;
+    const char *checkpoint, *checkpoints, *ledger, *choices, *tokenizer, *delimiter;
+    bool json, only, again, bos, no_bos;
     int64_t ranks;
 };
 extern struct eval_options eval;
@@ -71,5 +71,9 @@ int eval_start_ranks(int n, struct tern_fabric_options *ret_options, int *ret_st
 
 /* tern eval RUN --checkpoints. */
 int eval_checkpoints(struct eval_job *j, struct tern_err *err);
+/* tern eval MODEL --choices.  `j` holds the fabric alone, and is to be closed as after
+ * eval_job_open. */
+int eval_choices(struct eval_job *j, const char *model, const struct tern_fabric_options *fabric,
+                 struct tern_err *err);
 
 #endif

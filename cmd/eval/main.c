@@ -22,6 +22,15 @@ static const struct tern_opt opts[] = {
              "precision"},
     {"data", 0, TERN_OPT_LIST, "NAME=FILE", .to.list = &eval.data,
      .help = "a token set besides the recipe's held-out sets; may be given again"},
+    {"choices", 0, TERN_OPT_TEXT, "FILE", .to.text = &eval.choices,
+     .help = "multiple choice: items of this JSONL file, by the model's likelihoods"},
+    {"tokenizer", 't', TERN_OPT_TEXT, "PATH", .to.text = &eval.tokenizer,
+     .help = "with --choices, a tokenizer; default: the one in MODEL"},
+    {"delimiter", 0, TERN_OPT_TEXT, "TEXT", " ", .to.text = &eval.delimiter,
+     .help = "with --choices, between context and choice; default: a blank"},
+    {"bos", 0, TERN_OPT_FLAG, .to.flag = &eval.bos,
+     .help = "with --choices, put BOS before each context; default: as the tokenizer does"},
+    {"no-bos", 0, TERN_OPT_FLAG, .to.flag = &eval.no_bos, .help = "or do not"},
     {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &eval.ledger,
      .help = "the ledger's folder, for RUN"},
     {"ranks", 0, TERN_OPT_INT, "N", .to.integer = &eval.ranks,
@@ -144,6 +153,21 @@ static int eval_one(struct eval_job *j, struct tern_err *err)
     return rc;
 }
 
+static int check_options(struct tern_err *err)
+{
+    if (eval.again && !eval.checkpoints)
+        return tern_err_set(err, TERN_USAGE, "--again is about --checkpoints");
+    if (eval.choices && (eval.checkpoints || eval.data.n || eval.overrides.n || eval.only))
+        return tern_err_set(err, TERN_USAGE,
+                            "--choices takes a model's folder: no --checkpoints, --data, --set or "
+                            "--only");
+    if (!eval.choices && (eval.tokenizer || eval.bos || eval.no_bos))
+        return tern_err_set(err, TERN_USAGE, "--tokenizer, --bos and --no-bos are about --choices");
+    if (eval.bos && eval.no_bos)
+        return tern_err_set(err, TERN_USAGE, "--bos and --no-bos: one of them");
+    return 0;
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     struct tern_fabric_options fabric = {0};
@@ -151,25 +175,29 @@ static int run(int n, char **args, struct tern_err *err)
     int status;
 
     (void)n;
-    if (eval.again && !eval.checkpoints)
-        return tern_err_set(err, TERN_USAGE, "--again is about --checkpoints");
+    if (check_options(err) < 0)
+        return -1;
     if (eval.ranks > 1) {
         int rc = eval_start_ranks((int)(eval.ranks < INT32_MAX ? eval.ranks : INT32_MAX), &fabric,
                                   &status, err);
         if (rc)
             return rc < 0 ? -1 : status;
     }
-    int rc = eval_job_open(&j, args[0], &fabric, err);
-    if (rc == 0)
+    int rc = eval.choices ? eval_choices(&j, args[0], &fabric, err)
+                          : eval_job_open(&j, args[0], &fabric, err);
+    if (rc == 0 && !eval.choices)
         rc = eval.checkpoints ? eval_checkpoints(&j, err) : eval_one(&j, err);
+    /* What keeps a command from beginning keeps all of its ranks: one of them tells. */
+    if (rc < 0 && !j.fabric && fabric.rank > 0 && err->code == TERN_USAGE)
+        rc = TERN_USAGE;
     eval_job_close(&j);
     return rc;
 }
 
 static const struct tern_cmd cmd = {
     .name = "eval",
-    .args = "RECIPE | RUN",
-    .summary = "perplexity of checkpoints on the recipe's held-out sets",
+    .args = "RECIPE | RUN | MODEL",
+    .summary = "perplexity of checkpoints on held-out sets, and multiple choice",
     .about =
         "Evaluates the model that the recipe begins from and a checkpoint of its run, row by "
         "row of batch.seq_len tokens. Runs on one machine if you call it directly, and on all "
@@ -181,11 +209,20 @@ static const struct tern_cmd cmd = {
         "--held-out` and `compare` have them. A value that the run measured itself at a step stays "
         "the run's; so do all where --set changes precision, batch.seq_len or data.isolate. What "
         "is recorded is not evaluated again, so an interrupted command goes on where it was. A "
-        "checkpoint that cannot be read is named and left out; the exit status is then 1.",
+        "checkpoint that cannot be read is named and left out; the exit status is then 1.\n\n"
+        "With --choices, MODEL is a checkpoint or a Hugging Face folder. An item of FILE is a "
+        "line: "
+        "{\"context\": TEXT, \"choices\": [TEXT, ...], \"answer\": N}. The context may be called "
+        "query, question or ctx, the choices endings, the answer (from 0, or a label of choices "
+        "{\"text\": [...], \"label\": [...]}) gold, label or answerKey. acc counts the items whose "
+        "answer is the most likely choice; acc_norm divides log-likelihoods by the choice's "
+        "characters, acc_bytes by its bytes in UTF-8. Tokens, values and standard errors are those "
+        "of lm-eval 0.4.13. --json has each log-likelihood.",
     .examples = "  tern eval run.yaml\n  srun --mpi=pmix tern eval run.yaml --checkpoint "
                 "checkpoints/step-00000100\n"
                 "  tern eval pubmed-cpt --checkpoints all --ranks 4\n"
-                "  tern eval pubmed-cpt --checkpoints 1000..2000 --data law=law-test.tds\n",
+                "  tern eval pubmed-cpt --checkpoints 1000..2000 --data law=law-test.tds\n"
+                "  tern eval checkpoints/latest --choices arc.jsonl --ranks 4\n",
     .opts = opts,
     .args_min = 1,
     .args_max = 1,

@@ -30,6 +30,8 @@ is "$(ls tmp | wc -l)" 0 "nothing is left aside"
 mkdir -p two/train two/eval; cp board/*/events*0001 two/train; cp board/*/events*0001 two/eval; echo no >two/notes.txt
 run tern ledger import two; status 0; out_has "two: "
 is "$(tern ledger sql -r "$(cut -d' ' -f1 out)" -n -P "select group_concat(distinct name) from step where name like '%loss'" | tr , '\n' | sort | xargs)" "eval/loss train/loss" "a tag has its folder's name before it"
+mkdir -p re/a re/b; cp board/*/events* re/a; cp board/*/events* re/b; run tern ledger import re; status 0
+is "$(tern ledger sql -r "$(cut -d' ' -f1 out)" -n -P "select count(distinct attempt), count(*) from step_all where name like '%loss'")" "2|200" "each folder counts its own restarts"
 
 # Damage.
 f=$(ls two/train/*); size=$(wc -c <"$f")
@@ -41,6 +43,7 @@ rm two/eval/*; cp "$f" whole; printf X | dd of="$f" bs=1 seek=$((size / 2)) conv
 run tern ledger import two; status 0; grep -q "records are damaged, and left out\|damaged at byte" err; ok $? "a damaged record is told" || cat err
 head -c 300 /dev/urandom >"$f"; run tern ledger import two; status 2; err_has "damaged at byte 0"
 n=$(tern ledger list -n | wc -l); mkdir empty
+rm "$f"; head -c $(($(od -An -tu8 -N8 whole) + 16)) whole >"$f"; run tern ledger import two; status 2; one_line; err_has "have no scalars"
 run tern ledger import empty; status 2; one_line; err_has "has no event files"
 run tern ledger import nowhere; one_line; [ "$rc" != 0 ]; ok $? "a folder that is not there is an error"
 run tern ledger import; status 2; one_line

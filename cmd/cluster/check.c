@@ -19,10 +19,24 @@ void cluster_print_notes(const struct tern_layout *l)
     }
 }
 
+/* The findings of that severity that are kept. */
+static size_t count(const struct tern_layout *l, bool error)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n_notes; i++)
+        n += l->notes[i].error == error;
+    return n;
+}
+
 int cluster_count_errors(const struct tern_layout *l, struct tern_err *err)
 {
     if (!l->n_errors)
         return 0;
+    size_t named = count(l, /* error= */ true);
+    if (named < l->n_errors)
+        return tern_err_set(err, TERN_USAGE, "%s: %zu errors, of which %zu are named above.",
+                            l->path, l->n_errors, named);
     return tern_err_set(err, TERN_USAGE, "%s: %zu error%s, named above.", l->path, l->n_errors,
                         l->n_errors == 1 ? "" : "s");
 }
@@ -165,7 +179,7 @@ static json_t *layout_json(const struct tern_layout *l)
             json_object_set_new(quota, name, json_integer(t.spot[i]));
     }
     return json_pack("{so si si so so s{sf sf sb}}", "layout", tern_json_text(l->path), "errors",
-                     (int)l->n_errors, "warnings", (int)(l->n_notes - l->n_errors), "findings",
+                     (int)l->n_errors, "warnings", (int)count(l, /* error= */ false), "findings",
                      findings(l), "quota_vcpus", quota, "usd_hour", "least", t.least, "most",
                      t.most, "complete", t.all);
 }

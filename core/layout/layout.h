@@ -171,7 +171,7 @@ struct tern_layout {
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
 
-    size_t n_notes, n_errors;
+    size_t n_notes, n_errors; /* at most 1000 notes are kept; n_errors counts those beyond, too */
     struct tern_layout_note *notes;
 };
 

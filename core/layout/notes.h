@@ -5,8 +5,8 @@
 #include "core/base/yaml.h"
 #include "core/layout/layout.h"
 
-/* Findings kept of one layout; a reader needs no more. */
-enum { TERN_LAYOUT_MAX_NOTES = 200 };
+/* Findings kept of one layout; a reader needs no more.  All errors are counted. */
+enum { TERN_LAYOUT_MAX_NOTES = 1000 };
 
 /* Note a finding at a node: what is wrong, and what to do.  `id` is a word of its kind, for
  * programs.  The same finding is never noted twice. */

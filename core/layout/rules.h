@@ -90,8 +90,8 @@ tern_layout_rule tern_layout_rule_subnet_twice, tern_layout_rule_subnets, tern_l
 /* rules_storage.c */
 tern_layout_rule tern_layout_rule_storage_name, tern_layout_rule_storage_id,
     tern_layout_rule_mount_form, tern_layout_rule_mount_reserved, tern_layout_rule_mount_overlap,
-    tern_layout_rule_mount_local, tern_layout_rule_mount_cache, tern_layout_rule_settings_type,
-    tern_layout_rule_settings_none, tern_layout_rule_storage_count,
+    tern_layout_rule_mount_local, tern_layout_rule_mount_inside, tern_layout_rule_mount_cache,
+    tern_layout_rule_settings_type, tern_layout_rule_settings_none, tern_layout_rule_storage_count,
     tern_layout_rule_storage_subnets, tern_layout_rule_fsx_existing, tern_layout_rule_fsx_backup,
     tern_layout_rule_fsx_links, tern_layout_rule_fsx_import, tern_layout_rule_fsx_url,
     tern_layout_rule_fsx_persistent, tern_layout_rule_fsx_backups, tern_layout_rule_fsx_hdd,

@@ -49,11 +49,10 @@ static const char *first_of(const struct tern_yaml_node *map, const char *const 
     return *keys;
 }
 
-void tern_layout_rule_storage_name(struct tern_rules_case *c)
+static void check_name(struct tern_rules_case *c, const struct tern_yaml_node *map)
 {
-    const struct tern_layout_scope *s = c->facts;
-    const char *name = tern_layout_text(s->at, "Name");
-    bool letters = name != NULL;
+    const char *name = tern_layout_text(map, "Name");
+    bool letters = name && *name;
 
     for (const char *p = name; p && *p; p++)
         letters = letters && ((unsigned char)*p >= 0x80 ||
@@ -61,8 +60,18 @@ void tern_layout_rule_storage_name(struct tern_rules_case *c)
                                      "abcdefghijklmnopqrstuvwxyz",
                                      *p));
     if (name && (!letters || strlen(name) > 30 || strcmp(name, "default") == 0))
-        tern_layout_found(c, tern_yaml_get(s->at, "Name"), "'%s' is not a name for a storage.",
-                          name);
+        tern_layout_found(c, tern_yaml_get(map, "Name"), "'%s' is not a name for a storage.", name);
+}
+
+void tern_layout_rule_storage_name(struct tern_rules_case *c)
+{
+    const struct tern_layout_scope *s = c->facts;
+    const struct tern_yaml_node *links =
+        tern_layout_list(settings(s, "FsxLustre"), "DataRepositoryAssociations");
+
+    check_name(c, s->at);
+    for (size_t i = 0; i < tern_layout_count(links); i++)
+        check_name(c, tern_yaml_at(links, i));
 }
 
 /* How the member names a file system that exists already, or NULL. */
@@ -164,21 +173,23 @@ void tern_layout_rule_mount_overlap(struct tern_rules_case *c)
                               all[s->i].mount_dir, all[i].mount_dir, all[i].line);
 }
 
-/* The folder of the instances' own disks: EphemeralVolume.MountDir below `local`. */
+/* The folder of the instances' own disks, EphemeralVolume.MountDir below `local`, beside the mount
+ * point.  The same folder is what one rule finds; one inside the other, what another does. */
 static void check_local(struct tern_rules_case *c, const struct tern_yaml_node *local,
-                        const struct tern_layout_instance *type)
+                        const struct tern_layout_instance *type, bool same)
 {
     const struct tern_layout_scope *s = c->facts;
     const char *dir = tern_layout_text(tern_layout_map(local, "EphemeralVolume"), "MountDir");
-    const struct tern_layout_storage *st = &s->l->storage[s->i];
+    const char *mount = s->l->storage[s->i].mount_dir;
 
-    if (type && type->nvme_gb && nested(dir ? dir : "/scratch", st->mount_dir))
+    dir = dir ? dir : "/scratch";
+    if (type && type->nvme_gb && nested(dir, mount) && (strcmp(dir, mount) == 0) == same)
         tern_layout_found(c, tern_yaml_get(s->at, "MountDir"),
-                          "'%s' overlaps '%s', where the local disks of %s are.", st->mount_dir,
-                          dir ? dir : "/scratch", type->name);
+                          "'%s' %s '%s', where the local disks of %s are.", mount,
+                          same ? "hides" : "overlaps", dir, type->name);
 }
 
-void tern_layout_rule_mount_local(struct tern_rules_case *c)
+static void check_locals(struct tern_rules_case *c, bool same)
 {
     const struct tern_layout_scope *s = c->facts;
     const struct tern_yaml_node *queues =
@@ -187,14 +198,24 @@ void tern_layout_rule_mount_local(struct tern_rules_case *c)
     if (s->i >= s->l->n_storage || !s->l->storage[s->i].mount_dir)
         return;
     check_local(c, tern_layout_map(tern_layout_map(s->root, "HeadNode"), "LocalStorage"),
-                s->l->head_type);
+                s->l->head_type, same);
     for (size_t i = 0; i < s->l->n_queues; i++) {
         const struct tern_layout_queue *q = &s->l->queues[i];
         const struct tern_yaml_node *local = tern_layout_map(
             tern_layout_map(tern_yaml_at(queues, i), "ComputeSettings"), "LocalStorage");
         for (size_t k = 0; k < q->n_resources; k++)
-            check_local(c, local, q->resources[k].type);
+            check_local(c, local, q->resources[k].type, same);
     }
+}
+
+void tern_layout_rule_mount_local(struct tern_rules_case *c)
+{
+    check_locals(c, /* same= */ true);
+}
+
+void tern_layout_rule_mount_inside(struct tern_rules_case *c)
+{
+    check_locals(c, /* same= */ false);
 }
 
 void tern_layout_rule_mount_cache(struct tern_rules_case *c)
@@ -336,7 +357,7 @@ static void check_s3(struct tern_rules_case *c, const struct tern_yaml_node *map
 {
     const char *text = tern_layout_text(map, key);
 
-    if (text && *text && !tern_layout_matches("^[sS]3://[^/]", text))
+    if (text && !tern_layout_matches("^[sS]3://[^/]", text))
         tern_layout_found(c, tern_yaml_get(map, key), "'%s' is not in a bucket of S3.", text);
 }
 
@@ -345,8 +366,10 @@ void tern_layout_rule_fsx_url(struct tern_rules_case *c)
     const struct tern_yaml_node *m = settings(c->facts, "FsxLustre");
     const struct tern_yaml_node *links = tern_layout_list(m, "DataRepositoryAssociations");
 
-    check_s3(c, m, "ImportPath");
-    check_s3(c, m, "ExportPath");
+    if (said(m, "ImportPath"))
+        check_s3(c, m, "ImportPath");
+    if (said(m, "ExportPath"))
+        check_s3(c, m, "ExportPath");
     for (size_t i = 0; i < tern_layout_count(links); i++)
         check_s3(c, tern_yaml_at(links, i), "DataRepositoryPath");
 }

@@ -22,6 +22,16 @@ bool tern_layout_is_url(const char *text)
            (!tern_layout_matches("^[sS]3:", text) || tern_layout_matches("^s3://.*/", text));
 }
 
+/* `empty`: "" is as good as no address. */
+static void check_url(struct tern_rules_case *c, const struct tern_yaml_node *map, const char *key,
+                      bool empty)
+{
+    const char *url = tern_layout_text(map, key);
+
+    if (url && !(empty && !*url) && !tern_layout_is_url(url))
+        tern_layout_found(c, tern_yaml_get(map, key), "'%s' is no address of a file.", url);
+}
+
 /* ------------------------------------------------------------------ the head node */
 
 void tern_layout_rule_image(struct tern_rules_case *c)
@@ -132,12 +142,7 @@ void tern_layout_rule_custom_both(struct tern_rules_case *c)
 
 void tern_layout_rule_custom_url(struct tern_rules_case *c)
 {
-    const struct tern_yaml_node *m = settings_of(c->facts);
-    const char *url = tern_layout_text(m, "CustomSlurmSettingsIncludeFile");
-
-    if (url && *url && !tern_layout_is_url(url))
-        tern_layout_found(c, tern_yaml_get(m, "CustomSlurmSettingsIncludeFile"),
-                          "'%s' is no address of a file.", url);
+    check_url(c, settings_of(c->facts), "CustomSlurmSettingsIncludeFile", /* empty= */ true);
 }
 
 void tern_layout_rule_database_both(struct tern_rules_case *c)
@@ -356,22 +361,14 @@ void tern_layout_rule_prefix(struct tern_rules_case *c)
                           "'%s' is no prefix of names in IAM.", prefix);
 }
 
-static void check_url(struct tern_rules_case *c, const struct tern_yaml_node *map, const char *key)
-{
-    const char *url = tern_layout_text(map, key);
-
-    if (url && *url && !tern_layout_is_url(url))
-        tern_layout_found(c, tern_yaml_get(map, key), "'%s' is no address of a file.", url);
-}
-
 void tern_layout_rule_dev_url(struct tern_rules_case *c)
 {
     const struct tern_layout_scope *s = c->facts;
     const struct tern_yaml_node *m = tern_layout_map(s->root, "DevSettings");
 
-    check_url(c, m, "NodePackage");
-    check_url(c, m, "ClusterTemplate");
-    check_url(c, tern_layout_map(m, "Cookbook"), "ChefCookbook");
+    check_url(c, m, "NodePackage", /* empty= */ true);
+    check_url(c, m, "ClusterTemplate", /* empty= */ true);
+    check_url(c, tern_layout_map(m, "Cookbook"), "ChefCookbook", /* empty= */ false);
 }
 
 void tern_layout_rule_chef(struct tern_rules_case *c)
@@ -482,9 +479,7 @@ void tern_layout_rule_script(struct tern_rules_case *c)
 {
     const struct tern_layout_scope *s = c->facts;
 
-    check_url(c, s->at, "Script");
-    if (tern_layout_text(s->at, "Script") && !*tern_layout_text(s->at, "Script"))
-        tern_layout_found(c, tern_yaml_get(s->at, "Script"), "is empty.");
+    check_url(c, s->at, "Script", /* empty= */ false);
 }
 
 void tern_layout_rule_name(struct tern_rules_case *c)

@@ -163,7 +163,7 @@ static char *file_of(const char *name)
 
 static int write_file(struct runs *r, const char *to, const char *title, struct tern_err *err)
 {
-    enum { MODE = 0666 }; /* less what the umask takes away */
+    enum { MODE = 0644 }; /* as other outputs */
     struct tern_fs_new f;
     uint64_t bytes = 0;
     char text[32];

@@ -134,7 +134,7 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
     if (rc == 0)
         rc = tern_fs_mkdirs_like(folder, err);
     if (rc == 0)
-        rc = tern_fs_new_open(&new, to, bits < 0 ? 0666 : (mode_t)bits & 0666, err);
+        rc = tern_fs_new_open(&new, to, bits < 0 ? 0644 : (mode_t)bits & 0666, err);
     for (uint64_t at = 0; rc == 0 && at < bytes; at += PIECE) {
         size_t len = bytes - at < PIECE ? (size_t)(bytes - at) : PIECE;
         rc = tern_fs_pread(fd, m->piece[0], len, at, from, err);
@@ -156,9 +156,11 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
 
 static int copy(struct merge *m, const char *to_home, const char *run_id, struct tern_err *err)
 {
-    int bits = tern_ledger_home_bits(to_home, run_id), rc = 0;
+    int rc =
+        tern_ledger_home_make_run(to_home, run_id, tern_ledger_home_bits(to_home, run_id), err);
+    const int bits = rc < 0 ? -1 : tern_ledger_home_bits(to_home, run_id);
 
-    if (tern_ledger_home_make_run(to_home, run_id, bits, err) < 0)
+    if (rc < 0)
         return -1;
     tern_progress_expect(m->out->bytes);
     for (size_t i = 0; rc == 0 && i < m->tree.n; i++)

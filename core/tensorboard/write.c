@@ -276,7 +276,7 @@ static json_t *load_position(const char *folder)
 static int save_position(const struct writer *w, struct tern_err *err)
 {
     char *path = tern_fs_join(w->folder, POSITION), *text = json_dumps(w->position, JSON_COMPACT);
-    int rc = text ? tern_fs_replace(path, text, strlen(text), 0666, err)
+    int rc = text ? tern_fs_replace(path, text, strlen(text), 0644, err)
                   : tern_err_set(err, TERN_FAILED, "%s: cannot be written as JSON", path);
 
     free(text);

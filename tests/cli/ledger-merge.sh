@@ -20,6 +20,7 @@ is "$(list mine | wc -l)" 3 "both runs are in the ledger beside its own"
 is "$(steps "$done") $(steps "$going") $(steps "$here")" "120 50 10" "each run has its values"
 cmp "other/runs/$done/logs/1/rank0.log" "mine/runs/$done/logs/1/rank0.log"; ok $? "a run's logs come along"
 run tern ledger verify; status 0
+is "$(find mine -perm /022 | wc -l)" 0 "what came is writable by its owner alone"
 is "$(sort before)" "$(find other -type f ! -name '*.db' | sort | xargs md5sum | sort)" "the other ledger is as it was"
 run tern ledger merge other; status 0; err_has "2 of 2 runs are here already"; [ ! -s out ]; ok $? "a second merge has nothing to do"
 

@@ -37,6 +37,7 @@ $2" "$1"; }
 
 # ---- what it writes
 run tern ledger report full lora; status 0; [ -s full.html ]; ok $? "report: without -o the file has the first run's name"
+is "$(stat -c %a full.html)" 644 "report: the page is writable by its owner alone"
 is "$(cut -d: -f1 out)" full.html "report names its file"
 page full.html '
 assert [r["name"] for r in runs] == ["full", "lora"] and len(p.tags) > 5

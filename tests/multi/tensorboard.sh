@@ -10,6 +10,7 @@ values() { grep -ac "$1" board/*/events*; }
 
 run tern run run.yaml --ranks 2 --set steps=4; status 0
 is "$(ls board | wc -l)" 1 "a run has one folder"; is "$(ls board/tiny-*/events* | wc -l)" 1 "an attempt has one file"
+is "$(find board -perm /022 | wc -l)" 0 "event files are writable by their owner alone"
 is "$(values loss)" 4 "every step's loss is in the file"
 grep -aq 'held_out/held/perplexity_token' board/*/events*; ok $? "held-out perplexity is in the file"
 rm -rf checkpoints/step-00000004 checkpoints/latest

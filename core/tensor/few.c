@@ -3,9 +3,10 @@
 #include "core/tensor/kernels.h"
 
 enum {
-    /* Rows of the weights a thread takes at a time: 16 rows of 4096 floats lie in a second-level
-     * cache, for all rows of x. */
-    ROWS = 16,
+    /* Elements of the weights a thread takes at a time: they lie in a second-level cache for all
+     * rows of x, and the threads end within 4 us of each other. */
+    CHUNK = 1 << 14,
+    TALL = 4,        /* rows that the kernel multiplies at a time */
     COLUMNS = 256,   /* of a block: packing A once for each costs 1/256 of the product */
     ALONE = 1 << 15, /* products that a thread has done before the others have come: 8 us */
 };
@@ -14,11 +15,12 @@ static void few(const struct tern_tensor_few *f, tern_real *y, const tern_real *
                 struct tern_tensor_matrix w)
 {
     size_t in = (size_t)f->in, out = (size_t)f->out;
+    int step = f->in < CHUNK / TALL ? CHUNK / f->in / TALL * TALL : TALL;
 
 #pragma omp parallel for schedule(dynamic) if (in * out * (size_t)f->n > ALONE)
-    for (int o = 0; o < f->out; o += ROWS) {
+    for (int o = 0; o < f->out; o += step) {
         struct tern_tensor_matrix at = tern_tensor_from(w, (size_t)o * in);
-        int rows = f->out - o < ROWS ? f->out - o : ROWS;
+        int rows = f->out - o < step ? f->out - o : step;
 
         for (int r = 0; r < f->n; r++) {
             tern_real *to = y + (size_t)r * out + o;

@@ -19,6 +19,7 @@ static const char *const usual[2][2][2] = {
       "id,user,name,state,jobid,attempts,step,loss,ckpt,lost,updated"}}};
 
 static const char *sort_by;
+static bool openmetrics;
 
 struct list {
     struct list_home *homes;
@@ -131,6 +132,8 @@ static int run(int n_args, char **args, struct tern_err *err)
     int rc = -1;
 
     (void)n_args, (void)args;
+    if (openmetrics && (show.json || show.format || show.parsable))
+        return tern_err_set(err, TERN_USAGE, "--openmetrics goes without --json, -P and -o");
     if (list_fields_make(&fields, show.format, sort_by, err) < 0)
         return -1;
     if (show_wants_fields()) {
@@ -142,7 +145,9 @@ static int run(int n_args, char **args, struct tern_err *err)
         read_homes(&list, &dirs, err) < 0 || list_filter_apply(list.rows, &list.n, err) < 0 ||
         (sort_by && list_fields_sort(&fields, sort_by, list.rows, list.n, err) < 0))
         goto out;
-    rc = print(&fields, &list, err);
+    rc = openmetrics ? 0 : print(&fields, &list, err);
+    if (openmetrics)
+        list_openmetrics(list.rows, list.n);
 out:
     free_list(&list);
     list_fields_free(&fields);
@@ -179,6 +184,9 @@ static const struct tern_opt opts[] = {
      .help = "in this order, -FIELD from the greatest on: state,-loss"},
     SHOW_OPT_FORMAT,
     SHOW_OPT_STYLE,
+    {"openmetrics", 0, TERN_OPT_FLAG, .to.flag = &openmetrics,
+     .help = "as OpenMetrics text, which Prometheus's text file collector takes: step, loss, rate, "
+             "checkpoint, attempts and age of each run"},
     {0},
 };
 

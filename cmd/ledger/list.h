@@ -55,4 +55,9 @@ extern struct list_filter list_filter;
  * state, tag or key that none of the rows has is an error that tells the nearest. */
 int list_filter_apply(struct list_row *rows, size_t *n, struct tern_err *err);
 
+/* ---- OpenMetrics (list_openmetrics.c) */
+
+/* Print the rows as OpenMetrics text. */
+void list_openmetrics(const struct list_row *rows, size_t n);
+
 #endif

@@ -118,4 +118,27 @@ export TERN_LEDGER=$WORK/broken; mkdir broken
 WRITER_RECIPE='steps: [' "$W" broken new 1 0 1 3 >/dev/null; WRITER_RECIPE=$(head -c 20000 /dev/zero | tr '\0' '{') "$W" broken new 1 0 1 3 >/dev/null
 run tern ledger list; status 0 "recipes that are no YAML are listed"
 run tern ledger list -w steps=1; status 2 "no recipe that is YAML has the key"; one_line
+
+# ---- OpenMetrics
+run tern ledger list --openmetrics; status 0
+is "$(tail -n 1 out)" "# EOF" "OpenMetrics text ends as the format says"
+is "$(grep -c '^tern_run_info{' out)" "$(tern ledger list -n -P -o id | wc -l)" "OpenMetrics: every run has its line"
+tern ledger list -l odd --openmetrics >odd-text
+cat >shape.py <<'P'
+import re, sys
+seen, family = set(), None
+for line in open(sys.argv[1]).read().split("\n")[:-2]:
+    if line.startswith("# TYPE "):
+        family = line.split()[2]
+        assert family not in seen, family
+        seen.add(family)
+    elif not line.startswith("#"):
+        m = re.fullmatch(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} (\S+)', line)
+        assert m and m[1] == family, line
+        float(m[3])
+assert len(seen) == 10, seen
+P
+for f in out odd-text; do python3 shape.py $f; ok $? "OpenMetrics of $f: families stand together, each with its type, and lines have the format's shape"; done
+run tern ledger list --openmetrics --state done; status 0; ! grep -q 'state="running"' out; ok $? "OpenMetrics: filters hold"
+run tern ledger list --openmetrics --json; status 2; one_line
 tap_done

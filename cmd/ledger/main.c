@@ -1,6 +1,8 @@
 /* tern ledger: look at what happened to runs. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/progress.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,9 +46,14 @@ static int fold_home(const struct tern_ledger_rows *ids, struct tern_err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < ids->n && rc == 0; i++)
+    tern_progress_begin("runs", "%s", show.ledger);
+    tern_progress_expect(ids->n);
+    for (size_t i = 0; i < ids->n && rc == 0; i++) {
         rc = rebuild ? tern_ledger_rebuild(show.ledger, ids->names[i], err)
                      : tern_ledger_fold(show.ledger, ids->names[i], err);
+        tern_progress_add(1);
+    }
+    tern_progress_end();
     return rc == 0 ? tern_ledger_fold_catalog(show.ledger, err) : rc;
 }
 
@@ -74,12 +81,16 @@ static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
     struct tern_buf found = {0};
     int rc = 0;
 
+    tern_progress_begin("runs", "%s", show.ledger);
+    tern_progress_expect(ids->n);
     for (size_t i = 0; i < ids->n && rc == 0; i++) {
         struct tern_ledger_check c;
         tern_buf_clear(&found);
         rc = tern_ledger_verify(show.ledger, ids->names[i], &c, &found, err);
         if (rc < 0)
             break;
+        tern_progress_add(1);
+        tern_progress_hide(); /* of the lines that are printed now */
         damaged += c.damaged;
         if (!show.json) {
             print_check(ids->names[i], &c);
@@ -98,6 +109,7 @@ static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
         json_object_set_new(j, "findings", show_json_text(found.data ? found.data : ""));
         json_array_append_new(checks, j);
     }
+    tern_progress_end();
     tern_buf_free(&found);
     return rc;
 }

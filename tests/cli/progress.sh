@@ -44,6 +44,8 @@ shows() { # TEXT COMMAND [STATUS]: draws TEXT and a share, and the screen is cle
 }
 TERN_PROGRESS_MS=0 run tern run run.yaml; status 0
 run tern logs tiny --ledger ledger; has out 'step 8: evaluation on held: ' "evaluations inside a run are in its log"
+shows 'ledger' 'tern ledger verify -l ledger'
+shows 'ledger' 'tern ledger fold --rebuild -l ledger'
 shows 'a\.tds' 'tern data stat a.tds -L 32 -t model'
 shows 'training sets' 'tern data overlap a.tds --held-out data/test.tds'
 shows 'rows' 'tern data export a.tds -o rows --seq-len 32'

@@ -149,7 +149,7 @@ static int choose_bos(const struct tern_token *t, bool *ret_bos, struct tern_err
 static int encode(const char *tokenizer, size_t max, struct choices_set *s, struct tern_err *err)
 {
     struct tern_infer_tokens t = {.token = tern_token_load(tokenizer, err)};
-    const struct choices_how how = {eval.choices, eval.delimiter, max};
+    const struct choices_how how = {eval.choices, eval.delimiter ? eval.delimiter : " ", max};
     int rc = -1;
 
     t.encoder = t.token ? tern_token_encoder_new(t.token, err) : NULL;

@@ -26,8 +26,8 @@ static const struct tern_opt opts[] = {
      .help = "multiple choice: items of this JSONL file, by the model's likelihoods"},
     {"tokenizer", 't', TERN_OPT_TEXT, "PATH", .to.text = &eval.tokenizer,
      .help = "with --choices, a tokenizer; default: the one in MODEL"},
-    {"delimiter", 0, TERN_OPT_TEXT, "TEXT", " ", .to.text = &eval.delimiter,
-     .help = "with --choices, between context and choice; default: a blank"},
+    {"delimiter", 0, TERN_OPT_TEXT, "TEXT", .to.text = &eval.delimiter,
+     .help = "with --choices, what stands between context and choice; default: a blank"},
     {"bos", 0, TERN_OPT_FLAG, .to.flag = &eval.bos,
      .help = "with --choices, put BOS before each context; default: as the tokenizer does"},
     {"no-bos", 0, TERN_OPT_FLAG, .to.flag = &eval.no_bos, .help = "or do not"},
@@ -207,7 +207,8 @@ static const struct tern_cmd cmd = {
         "weights "
         "and set, the precision and the tern that evaluated it. `tern ledger show`, `plot "
         "--held-out` and `compare` have them. A value that the run measured itself at a step stays "
-        "the run's; so do all where --set changes precision, batch.seq_len or data.isolate. What "
+        "the run's. With another precision, batch.seq_len or data.isolate (--set), values are "
+        "recorded, and not shown there. What "
         "is recorded is not evaluated again, so an interrupted command goes on where it was. A "
         "checkpoint that cannot be read is named and left out; the exit status is then 1.\n\n"
         "With --choices, MODEL is a checkpoint or a Hugging Face folder. An item of FILE is a "

@@ -41,6 +41,8 @@ static int wait_for_ranks(struct tern_wire_rendezvous *r, int n, int *ret_status
 int eval_start_ranks(int n, struct tern_fabric_options *ret_options, int *ret_status,
                      struct tern_err *err)
 {
+    static char address[512]; /* of the rendezvous, until the program ends */
+
     if (getenv("PMIX_RANK") || tern_var("TERN_RUN_SOCKET"))
         return tern_err_set(err, TERN_USAGE,
                             "--ranks: a launcher has started this process, and so its ranks. "
@@ -57,11 +59,10 @@ int eval_start_ranks(int n, struct tern_fabric_options *ret_options, int *ret_st
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != parent)
                 _exit(TERN_FAILED);
-            /* The listening socket stays open here, as its address is in `r`. */
-            *ret_options = (struct tern_fabric_options){.wireup = TERN_WIREUP_SOCKET,
-                                                        .socket = tern_wire_rendezvous_address(r),
-                                                        .rank = i,
-                                                        .size = n};
+            snprintf(address, sizeof address, "%s", tern_wire_rendezvous_address(r));
+            tern_wire_rendezvous_close(r); /* this process's: the ranks' parent serves it */
+            *ret_options = (struct tern_fabric_options){
+                .wireup = TERN_WIREUP_SOCKET, .socket = address, .rank = i, .size = n};
             return 0;
         }
         if (pid < 0) {

@@ -126,7 +126,7 @@ static void describe(const struct tern_layout *l)
             if (t && t->usd_hour > 0 && q->capacity == TERN_ONDEMAND)
                 printf("; %.2f to %.2f USD an hour on demand", r->min * t->usd_hour,
                        r->max * t->usd_hour);
-            if (t)
+            if (t && q->capacity != TERN_CAPACITY_BLOCK)
                 printf("; quota %lld vCPUs (%d x %d)", (long long)tern_layout_vcpus(t) * r->max,
                        tern_layout_vcpus(t), r->max);
             printf("\n");
@@ -184,13 +184,19 @@ static json_t *layout_json(const struct tern_layout *l)
                      t.most, "complete", t.all);
 }
 
-/* A file that is no layout at all: the one finding that it cannot be read. */
+/* A file that is no layout at all: the one finding that it cannot be read, with its line where the
+ * YAML is wrong ("PATH:LINE: ..."). */
 static json_t *unreadable(const char *path, const struct tern_err *err)
 {
+    size_t len = strlen(path);
+    int line = 0, text = 0;
+
+    if (strncmp(err->text, path, len) == 0)
+        sscanf(err->text + len, ":%d: %n", &line, &text);
     return json_pack("{so si si s[{so si ss ss ss so}]}", "layout", tern_json_text(path), "errors",
-                     1, "warnings", 0, "findings", "file", tern_json_text(path), "line", 0,
-                     "severity", "error", "id", "unreadable", "where", "", "text",
-                     tern_json_text(err->text));
+                     1, "warnings", 0, "findings", "file", tern_json_text(path), "line", line,
+                     "severity", "error", "id", text ? "yaml-syntax" : "unreadable", "where", "",
+                     "text", tern_json_text(err->text + (text ? len + (size_t)text : 0)));
 }
 
 /* -1 where it has errors; what there is to say of it goes to `all`, or is printed. */

@@ -152,6 +152,10 @@ is "$(python3 -c 'import json; a = json.load(open("out")); print([[f["id"], f["l
 run tern cluster check "$template"; status 0
 out_has 'quota: 512 vCPUs of Running On-Demand Trn instances'
 out_has 'price: 86.68 to 86.68 USD an hour with the head node, without storage'
+printf 'a: 1\nb: [\n' >broken.yaml
+run tern cluster check --json broken.yaml none.yaml; status 2
+is "$(python3 -c 'import json; print([[f["id"], f["line"]] for a in json.load(open("out")) for f in a["findings"]])')" \
+    "[['yaml-syntax', 3], ['unreadable', 0]]" 'JSON tells what cannot be read, and the line of wrong YAML'
 sed 's/subnet-0123456789abcdef0/${Public}/; s/subnet-0123456789abcdef1/"${Private}"/' "$template" >vars.yaml
 printf '{"Stacks": [{"Outputs": [{"OutputKey": "Public", "OutputValue": "subnet-0123456789abcdef0"}, {"OutputKey": "Private", "OutputValue": "subnet-0123456789abcdef1"}]}]}' >outputs.json
 run tern cluster check vars.yaml --vars outputs.json; status 0; [ ! -s err ]; ok $? 'the outputs of CloudFormation fill the ids' || sed 's/^/# /' err

@@ -39,19 +39,24 @@ static void told(const char *what)
 
 static const char layout[] =
     "Region: us-east-1\nImage: {Os: ubuntu2204}\n"
-    "HeadNode:\n  InstanceType: c5.2xlarge\n  Networking: {SubnetId: subnet-1}\n"
+    "HeadNode:\n  InstanceType: c5.2xlarge\n  Networking: {SubnetId: &a subnet-01234567}\n"
     "Scheduling:\n  Scheduler: slurm\n  SlurmSettings:\n    CustomSlurmSettings:\n"
     "      - PropagateResourceLimits: NONE\n  SlurmQueues:\n    - Name: train\n"
-    "      CapacityType: CAPACITY_BLOCK\n      Networking:\n        SubnetIds: [subnet-2]\n"
-    "        PlacementGroup: {Enabled: true}\n      ComputeResources:\n        - Name: trn\n"
+    "      CapacityType: CAPACITY_BLOCK\n      CapacityReservationTarget:\n"
+    "        CapacityReservationId: cr-0123456789abcdef0\n      Networking:\n        SubnetIds: "
+    "[*a]\n"
+    "        PlacementGroup: &b {Enabled: false}\n      ComputeResources:\n        - Name: trn\n"
     "          InstanceType: trn1.32xlarge\n          MinCount: 4\n          MaxCount: 4\n"
-    "          Efa: {Enabled: true}\n    - Name: cpu\n      Networking: {SubnetIds: [subnet-2]}\n"
+    "          Efa: {Enabled: true}\n    - Name: cpu\n      Networking: {SubnetIds: [*a], <<: "
+    "{PlacementGroup: *b}}\n"
     "      ComputeResources:\n        - {Name: c, Instances: [{InstanceType: c5.large}], MaxCount: "
-    "9}\nSharedStorage:\n  - {Name: fsx, MountDir: /fsx, StorageType: FsxLustre}\n";
+    "9}\nSharedStorage:\n  - {Name: fsx, MountDir: /fsx, StorageType: FsxLustre, "
+    "FsxLustreSettings: "
+    "{StorageCapacity: 1_200}}\n";
 static const char *const layout_words[] = {
-    "\n",    "  ",     ": ",          "- ",    "{",    "}",   "[",  "]",  ",",
-    "0",     "-1",     "99999999999", "null",  "true", "\"",  "'",  "&a", "*a",
-    "!!int", "Name: ", "MaxCount: ",  "Queue", "%",    "|\n", "..", "/",  NULL};
+    "\n",    "  ",          ": ",         "- ",    "{",  "}",   "[",  "]",  ",",  "0",
+    "-1",    "99999999999", "null",       "true",  "\"", "'",   "&a", "*a", "*b", "<<: ",
+    "!!int", "Name: ",      "MaxCount: ", "Queue", "%",  "|\n", "..", "/",  NULL};
 
 static void fuzz_layouts(int n)
 {

@@ -89,7 +89,7 @@ static struct tern_layout *layout_of(int min, int max, int dynamic)
                        "  Scheduler: slurm\n"
                        "  SlurmQueues:\n"
                        "    - Name: q\n"
-                       "      Networking: {SubnetIds: [subnet-1]}\n"
+                       "      Networking: {SubnetIds: [subnet-0123456789abcdef1]}\n"
                        "      ComputeResources:\n"
                        "        - Name: cr\n"
                        "          InstanceType: trn1.32xlarge\n"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define BUF_MAX_DEFAULT ((size_t)1 << 30)
 
@@ -174,6 +175,21 @@ void tern_str_mask(char *s)
         s += n;
         left -= n;
     }
+}
+
+const char *tern_str_run_name_fault(const char *s)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    if (!*s || strlen(s) > 64 || strspn(s, allowed) != strlen(s))
+        return "is not 1 to 64 letters, digits, dots, dashes and underscores.";
+    if (*s == '-' || *s == '.')
+        return "begins with a dash or a dot: commands take it for something else.";
+    /* Commands take them for a run of their choosing. */
+    if (strcasecmp(s, "latest") == 0 || strcasecmp(s, "best") == 0)
+        return "is a word of commands, and no name of a run.";
+    return NULL;
 }
 
 char *tern_strdup(const char *s)

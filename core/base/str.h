@@ -42,6 +42,9 @@ size_t tern_str_character(const char *s, size_t len);
 /* Make `s` safe for a terminal, in place: each byte of an unsafe character becomes '?'. */
 void tern_str_mask(char *s);
 
+/* Why `s` is no name of a run, in words to put behind it; NULL: it is one. */
+const char *tern_str_run_name_fault(const char *s);
+
 /* Zeroed array of `n` things of `size` bytes; NULL with `err` when there is no room. */
 void *tern_alloc(size_t n, size_t size, const char *what, struct tern_err *err);
 

@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 int tern_recipe_look_up(const struct tern_recipe *r, const char *name, struct tern_yaml_node **out,
                         struct tern_err *err)
@@ -62,27 +61,10 @@ static int read_version(struct tern_recipe *r, struct tern_err *err)
 
 static int check_name(const struct tern_recipe *r, struct tern_err *err)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    /* Commands take them for a run of their choosing. */
-    static const char *const reserved[] = {"latest", "best", NULL};
-
     if (!r->name)
         return tern_err_set(err, TERN_USAGE, "%s:1: no 'name'. Give the run a name.", r->path);
-    if (!*r->name || strlen(r->name) > 64 || strspn(r->name, allowed) != strlen(r->name))
-        return tern_recipe_fail(r, "name", err,
-                                "'%s' is not 1 to 64 letters, digits, dots, dashes and "
-                                "underscores.",
-                                r->name);
-    if (*r->name == '-' || *r->name == '.')
-        return tern_recipe_fail(r, "name", err,
-                                "'%s' begins with '%c': commands take it for something else.",
-                                r->name, *r->name);
-    for (const char *const *w = reserved; *w; w++)
-        if (strcasecmp(r->name, *w) == 0)
-            return tern_recipe_fail(r, "name", err,
-                                    "'%s' is a word of commands, and no name of a run.", r->name);
-    return 0;
+    const char *fault = tern_str_run_name_fault(r->name);
+    return fault ? tern_recipe_fail(r, "name", err, "'%s' %s", r->name, fault) : 0;
 }
 
 static int read_all(struct tern_recipe *r, struct tern_err *err)

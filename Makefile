@@ -220,6 +220,8 @@ $(UNIT) $(FUZZ) $(TEST_TOOLS): %: %.o | $(ARCHIVES)
 $(O)/tests/unit/spank $(O)/tests/tools/raw-sockets: ARCHIVES := # they need no room
 $(O)/tests/tools/fabric-ranks: OBJECTS_MORE := $(O)/tests/lib/fabric_random.o
 $(O)/tests/tools/fabric-ranks: $(O)/tests/lib/fabric_random.o
+$(O)/tests/tools/ledger-log: OBJECTS_MORE := $(O)/plugins/libtern-ledger/log.o
+$(O)/tests/tools/ledger-log: $(O)/plugins/libtern-ledger/log.o
 
 $(O)/f64/%.o: %.c $(O)/flags | ready
 	@mkdir -p $(@D)
@@ -261,8 +263,9 @@ $(O)/core/text/codec.o $(O)/core/arrow/body.o: ALL_CFLAGS += $(foreach p,$(PACKE
 $(O)/core/store/http.o: $(O)/packed
 $(O)/core/store/http.o: ALL_CFLAGS += $(if $(CURL),-DTERN_WITH_CURL $(patsubst -I%,-isystem %,$(call pkg,--cflags libcurl)))
 $(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
+LIBLEDGER := $(O)/plugins/libtern-ledger.so.0
 .PHONY: plugin
-plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)
+plugin: $(PLUGIN) $(PLUGIN_MPI) $(LIBLEDGER) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)
 $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags | ready
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
@@ -276,6 +279,19 @@ $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/wire/mpi/t
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
+
+# libtern-ledger, for programs of others: what a writer of spools needs, and libc alone.  whose.c reads
+# ledgers, too, and that part of it is left out.  Like the plugin it is never built with sanitizers.
+LIBLEDGER_OBJECTS := $(patsubst %,$(O)/pic/%.o,plugins/libtern-ledger/log \
+	$(addprefix core/ledger/,frame homes record spool spool_file ulid waiting whose) \
+	$(addprefix core/base/,again assert clock crc err fs log progress rand str vars))
+$(O)/pic/%.o: %.c $(O)/flags | ready
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(filter-out $(SANFLAGS),$(compile)) -fPIC -ffunction-sections -c $< -o $@
+$(LIBLEDGER): $(LIBLEDGER_OBJECTS) plugins/libtern-ledger/exports.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=plugins/libtern-ledger/exports.map \
+		-Wl,-z,defs -Wl,--gc-sections -o $@.new $(LIBLEDGER_OBJECTS) -Wl,--as-needed -lm -lpthread && mv -f $@.new $@
 
 # Others, for tests alone: one fails on demand, one takes a container plugin's options.
 PLUGINS_TEST := $(O)/tests/spank_fail.so $(O)/tests/pyxis_stub.so $(O)/tests/serial_blas.so
@@ -317,7 +333,8 @@ $(O)/man/topics: $(O)/bin/tern
 # ---------------------------------------------------------------- install
 
 # Programs, man pages and plugins (lib/slurm/tern_spank-<Slurm release>.so; where mpicc was also
-# lib/tern/tern_fabric_mpi.so; lib/tern/no-psm for libfabric) under PREFIX, and SPANK's line as
+# lib/tern/tern_fabric_mpi.so; lib/tern/no-psm for libfabric; libtern-ledger, its header and its .pc)
+# under PREFIX, and SPANK's line as
 # tern.conf in the folder that the site's plugstack.conf includes; where it includes none, the line
 # is printed.  Slurm is asked where that is.  `make uninstall` undoes all of it.
 #

@@ -23,6 +23,8 @@ static const struct topic topics[] = {
      topic_launch, 7},
     {"workload", NULL, NULL, "trainers other than tern's: launch, values, checkpoints",
      topic_workload, 7},
+    {"c-api", "libtern-ledger", NULL, "libtern-ledger: log from C, Fortran or Python", topic_c_api,
+     7},
     {"env", NULL, NULL, "profiles of environment variables, and precedence", topic_env, 7},
     {"faults", NULL, NULL, "what happens when a rank, a node or a disk fails", topic_faults, 7},
     {"install", NULL, "topics: a site", "build, install, package, remove", topic_install, 7},

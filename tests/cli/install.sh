@@ -14,7 +14,7 @@ cp "$whole/bin/tern" "$build/bin" && cp "$whole/man/man1/tern.1" "$build/man/man
 cp "$whole/man/man5/tern-recipe.5" "$build/man/man5" && cp "$whole/man/man7/tern-launch.7" "$build/man/man7"
 for p in $programs; do cp "$whole/bin/tern-$p" "$build/bin" && cp "$whole/man/man1/tern-$p.1" "$build/man/man1"; done
 cp -r "$whole/plugins" "$build"
-mkdir -p tree/plugins tree/cmd/tern tree/core/base && cp -r "$ROOT/plugins/spank" "$ROOT/plugins/packaging" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern && cp "$ROOT/core/base/version.h" tree/core/base
+mkdir -p tree/plugins tree/cmd/tern tree/core/base && cp -r "$ROOT/plugins/spank" "$ROOT/plugins/packaging" "$ROOT/plugins/libtern-ledger" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern && cp "$ROOT/core/base/version.h" tree/core/base
 installer=$WORK/tree/plugins/spank/install
 
 # The same as the Makefile, without asking make what is out of date.
@@ -69,6 +69,15 @@ for path in $(find pre etc/plugstack.conf.d -type f); do grep -qxF "wrote   $WOR
 [ ! -s unsaid ]; ok $? "every path it wrote is printed" || cat unsaid
 [ -z "$(find pre etc -name '*.tern-new')" ]; ok $? "no temporary is left"
 run pre/bin/tern help recipe; status 0 "the installed tern works"
+if command -v pkg-config >/dev/null; then
+    export PKG_CONFIG_PATH=$WORK/pre/share/pkgconfig
+    # shellcheck disable=SC2046
+    run "${CC:-gcc}" -o log-c "$ROOT/plugins/libtern-ledger/examples/log.c" $(pkg-config --cflags --libs tern-ledger); status 0 "pkg-config builds a program with the installed libtern-ledger"
+    LD_LIBRARY_PATH=$WORK/pre/lib run ./log-c logged; status 0 "the program loads it by its soname and logs"
+    run pre/bin/tern ledger list -l logged -n -P -o name,state; has out "from-c|done" "the installed tern lists the program's run"
+    is "$(pkg-config --modversion tern-ledger)" "$(sed -n 's/^#define TERN_VERSION "\(.*\)"/\1/p' "$ROOT/core/base/version.h")" "tern-ledger.pc has tern's version"
+    unset PKG_CONFIG_PATH
+else skip "pkg-config is not installed"; fi
 if [ -e "$build/plugins/tern_fabric_mpi.so" ]; then
     [ -x pre/lib/tern/tern_fabric_mpi.so ]; ok $? "the plugin for MPI is there"
 fi

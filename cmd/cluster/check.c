@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char cluster_vars_help[] =
+    "JSON with the value of each ${NAME}: {\"NAME\": \"value\"}, or the outputs that `aws "
+    "cloudformation describe-stacks` prints";
+
 void cluster_print_notes(const struct tern_layout *l)
 {
     fflush(stdout);
@@ -144,9 +148,7 @@ static const char *vars;
 static const struct tern_opt check_opts[] = {
     {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json,
      .help = "print each layout's findings, price and quota as JSON"},
-    {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &vars,
-     .help = "JSON with the value of each ${NAME}: {\"NAME\": \"value\"}, or the outputs that `aws "
-             "cloudformation describe-stacks` prints"},
+    {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &vars, .help = cluster_vars_help},
     {0},
 };
 

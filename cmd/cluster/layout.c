@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tern_layout *cluster_load_layout(const char *path, struct tern_err *err)
+struct tern_layout *cluster_load_layout(const char *path, const char *vars, struct tern_err *err)
 {
-    struct tern_layout *l = tern_layout_load(path, err);
+    struct tern_layout *l = tern_layout_load_with(path, vars, err);
 
     if (!l)
         return NULL;
@@ -22,11 +22,12 @@ struct tern_layout *cluster_load_layout(const char *path, struct tern_err *err)
     return l;
 }
 
-static const char *render_to = "slurm", *render_out;
+static const char *render_to = "slurm", *render_out, *render_vars;
 static const struct tern_opt render_opts[] = {
     {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to, .help = "slurm"},
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &render_out,
      .help = "write the files there; without it all go to stdout"},
+    {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &render_vars, .help = cluster_vars_help},
     {0},
 };
 
@@ -61,7 +62,7 @@ static int run_render(int n, char **args, struct tern_err *err)
     (void)n;
     if (strcmp(render_to, "slurm") != 0)
         return tern_err_set(err, TERN_USAGE, "--to: '%s' is not one of: slurm.", render_to);
-    struct tern_layout *l = cluster_load_layout(args[0], err);
+    struct tern_layout *l = cluster_load_layout(args[0], render_vars, err);
     if (!l)
         return -1;
     if (tern_layout_render(l, NULL, &c, err) < 0) {

@@ -7,8 +7,12 @@
 /* `tern cluster check`, `lint` (the same) and `render`. */
 extern const struct tern_cmd check_cmd, lint_cmd, render_cmd;
 
-/* The layout in `path`, its findings printed on stderr; NULL with `err` where it has errors. */
-struct tern_layout *cluster_load_layout(const char *path, struct tern_err *err);
+/* The layout in `path`, its findings printed on stderr; NULL with `err` where it has errors.
+ * `vars`: the file of its variables, or NULL. */
+struct tern_layout *cluster_load_layout(const char *path, const char *vars, struct tern_err *err);
+
+/* The help of --vars. */
+extern const char cluster_vars_help[];
 
 /* Print each finding as "file:line: severity: id: text" on stderr. */
 void cluster_print_notes(const struct tern_layout *l);

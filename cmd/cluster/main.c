@@ -20,7 +20,7 @@
 
 /* ------------------------------------------------------------------ up, down */
 
-static const char *up_name, *up_slurm, *up_mode = "auto";
+static const char *up_name, *up_slurm, *up_vars, *up_mode = "auto";
 static int64_t up_dynamic = -1;
 static double up_timeout;
 static struct tern_opt_list up_share;
@@ -40,6 +40,7 @@ static const struct tern_opt up_opts[] = {
              "given again"},
     {"timeout", 0, TERN_OPT_REAL, "SECONDS", .to.real = &up_timeout,
      .help = "until every node must be idle; else 30 s and 0.1 s a node"},
+    {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &up_vars, .help = cluster_vars_help},
     {0},
 };
 
@@ -185,7 +186,7 @@ static int run_up(int n, char **args, struct tern_err *err)
     (void)n;
     if (mode_of(up_mode, &o.mode, err) < 0)
         return -1;
-    struct tern_layout *l = cluster_load_layout(args[0], err);
+    struct tern_layout *l = cluster_load_layout(args[0], up_vars, err);
     if (!l)
         return -1;
     if (up_dynamic >= 0)

@@ -168,6 +168,8 @@ is "$(python3 -c 'import json; print([[f["id"], f["line"]] for a in json.load(op
 sed 's/subnet-0123456789abcdef0/${Public}/; s/subnet-0123456789abcdef1/"${Private}"/' "$template" >vars.yaml
 printf '{"Stacks": [{"Outputs": [{"OutputKey": "Public", "OutputValue": "subnet-0123456789abcdef0"}, {"OutputKey": "Private", "OutputValue": "subnet-0123456789abcdef1"}]}]}' >outputs.json
 run tern cluster check vars.yaml --vars outputs.json; status 0; [ ! -s err ]; ok $? 'the outputs of CloudFormation fill the ids' || sed 's/^/# /' err
+run tern cluster render vars.yaml --vars outputs.json; status 0; out_has 'NodeName=trn1-st-trn1-[1-4]' 'a layout with variables is rendered'
+run tern cluster render vars.yaml; status 2; err_has 'Give its value in a file with --vars'
 printf '{"Public": "subnet-0123456789abcdef0", "Privat": "subnet-0123456789abcdef1"}' >outputs.json
 run tern cluster check vars.yaml --vars outputs.json; status 2; err_has "Did you mean 'Privat'?" 'a variable without a value is named'
 printf '[]' >outputs.json; run tern cluster check vars.yaml --vars outputs.json; status 2; one_line; err_has 'has no values'

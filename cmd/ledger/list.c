@@ -62,11 +62,8 @@ static int make_rows(struct list *list, struct tern_err *err)
         show.ledger = h->dir; /* where its state is looked for */
         for (size_t k = 0; k < h->runs.n; k++) {
             const struct tern_ledger_run *r = &h->runs.runs[k];
-            list->rows[list->n++] =
-                (struct list_row){.home = h,
-                                  .run = r,
-                                  .state = show_state(r),
-                                  .steps = r->steps > 0 ? r->steps : show_recipe_steps(r->recipe)};
+            list->rows[list->n++] = (struct list_row){
+                .home = h, .run = r, .state = show_state(r), .steps = show_steps(r)};
         }
     }
     if (list->n && list->n_homes > 1)

@@ -1,8 +1,6 @@
 /* The fields of tern ledger list. */
 #include "cmd/ledger/list.h"
 
-#include "core/base/clock.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -151,17 +149,10 @@ static const char *setting(struct list_row *r, const char *key)
     return show_recipe_get(list_recipe(r), key);
 }
 
-static bool runs(const struct list_row *r)
-{
-    return r->state && strcmp(r->state, "running") == 0;
-}
-
 /* Seconds; NAN: not known. */
 static double left(const struct list_row *r)
 {
-    return runs(r) && r->steps >= 0 && r->run->last_step >= 0
-               ? (double)(r->steps - r->run->last_step) * r->run->step_seconds
-               : NAN;
+    return show_seconds_left(r->run, r->state, r->steps);
 }
 
 static double seconds_of(int64_t ns)
@@ -196,7 +187,7 @@ static double number(struct list_row *r, enum field f)
     case LOST:
         return (double)u->lost;
     case AGE:
-        return u->updated_ns ? fmax(0, seconds_of(tern_clock_wall_ns() - u->updated_ns)) : NAN;
+        return show_age(u);
     case ELAPSED:
         return u->updated_ns && u->created_ns ? seconds_of(u->updated_ns - u->created_ns) : NAN;
     case UPDATED:

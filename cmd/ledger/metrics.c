@@ -1,7 +1,10 @@
 /* The metrics of a run, a row each. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/str.h"
+
 #include <math.h>
+#include <string.h>
 
 const struct tern_report_field show_metric_fields[] = {
     {"metric", "its name", false},
@@ -11,6 +14,13 @@ const struct tern_report_field show_metric_fields[] = {
     {"max", "greatest effective value", true},
     {"n", "effective values", true},
 };
+
+size_t show_rank_metric(const char *metric)
+{
+    size_t digits = tern_str_starts(metric, "rank") ? strspn(metric + 4, "0123456789") : 0;
+
+    return digits && metric[4 + digits] == '/' ? digits + 5 : 0;
+}
 
 int show_metrics(struct tern_ledger *l, const struct tern_ledger_rows *names, struct tern_err *err)
 {

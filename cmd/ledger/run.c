@@ -80,8 +80,7 @@ static void cell_took(struct show_cells *t, const struct tern_ledger_attempt *a)
         show_cell_text(t, show_short_seconds(text, seconds));
 }
 
-/* `brief`: a part of the page, and not wider than it. */
-static int attempts(const struct tern_ledger_rows *rows, bool brief, struct tern_err *err)
+static struct show_cells attempt_cells(const struct tern_ledger_rows *rows)
 {
     struct show_cells t = {.fields = attempt_fields, .n_fields = COUNT(attempt_fields)};
     char job[TERN_LEDGER_JOB_SIZE];
@@ -111,13 +110,25 @@ static int attempts(const struct tern_ledger_rows *rows, bool brief, struct tern
         show_cell_text(&t, a->cause);
         show_cell_text(&t, a->resumed_checkpoint);
     }
-    return brief
-               ? show_table(&t, "attempt,jobid,outcome,begin,took,resumed,last,nodes",
-                            "outcome,nodes", err)
-               : show_table(
-                     &t,
-                     "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
-                     NULL, err);
+    return t;
+}
+
+static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = attempt_cells(rows);
+
+    return show_table(&t,
+                      "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
+                      NULL, err);
+}
+
+int show_attempts(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns,
+                  struct tern_err *err)
+{
+    struct show_cells t = attempt_cells(rows);
+
+    return show_table_put(to, &t, "attempt,jobid,outcome,begin,took,resumed,last,nodes",
+                          "outcome,nodes", columns, err);
 }
 
 /* Bytes of the folder that all of them lie in, its last '/' among them; 0: in several. */
@@ -135,10 +146,10 @@ static size_t folder_of(const struct tern_ledger_rows *rows)
     return len;
 }
 
-static int checkpoints(const struct tern_ledger_rows *rows, bool brief, struct tern_err *err)
+/* Of each path `skip` bytes are left out. */
+static struct show_cells checkpoint_cells(const struct tern_ledger_rows *rows, size_t skip)
 {
     struct show_cells t = {.fields = checkpoint_fields, .n_fields = COUNT(checkpoint_fields)};
-    const size_t skip = brief ? folder_of(rows) : 0; /* it is the heading's */
     char size[32];
 
     for (size_t i = 0; i < rows->n; i++) {
@@ -157,10 +168,30 @@ static int checkpoints(const struct tern_ledger_rows *rows, bool brief, struct t
         show_cell_text(&t, c->path + skip);
         show_cell_text(&t, c->manifest_sha256);
     }
-    return show_table(&t,
-                      brief ? "step,state,attempt,effective,size,path"
-                            : "step,state,attempt,effective,size,shards,time,path",
-                      brief ? "" : NULL, err);
+    return t;
+}
+
+static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = checkpoint_cells(rows, 0);
+
+    return show_table(&t, "step,state,attempt,effective,size,shards,time,path", NULL, err);
+}
+
+int show_checkpoints(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns,
+                     struct tern_err *err)
+{
+    const size_t len = folder_of(rows);
+
+    if (rows->n == 0)
+        return 0;
+    struct show_cells t = checkpoint_cells(rows, len);
+    char *heading =
+        tern_strf("checkpoints%s%.*s", len ? " in " : "", (int)len, rows->checkpoints[0].path);
+    tern_str_mask(heading);
+    tern_buf_printf(to, "%s\n", heading);
+    free(heading);
+    return show_table_put(to, &t, "step,state,attempt,effective,size,path", "", columns, err);
 }
 
 static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -293,14 +324,6 @@ static int print_json(const struct everything *e, struct tern_err *err)
     return show_json(j, err);
 }
 
-/* "rank3/data_seconds" is a metric of each rank. */
-static bool of_rank(const char *name)
-{
-    size_t digits = tern_str_starts(name, "rank") ? strspn(name + 4, "0123456789") : 0;
-
-    return digits && name[4 + digits] == '/';
-}
-
 /* All of them, of ranks the first one's alone. */
 static void print_metrics(const struct tern_ledger_rows *m)
 {
@@ -308,7 +331,7 @@ static void print_metrics(const struct tern_ledger_rows *m)
     size_t ranks = 0;
 
     for (size_t i = 0; i < m->n; i++) {
-        if (of_rank(m->names[i]))
+        if (show_rank_metric(m->names[i]))
             ranks++;
         else if (!show_is_mix(m->names[i]))
             tern_buf_printf(&b, "%s ", m->names[i]);
@@ -338,7 +361,7 @@ static void print_head(const struct everything *e)
         return;
     const struct tern_ledger_run *r = &e->run.runs[0];
     const char *state = show_state(r);
-    const int64_t steps = r->steps > 0 ? r->steps : show_recipe_steps(r->recipe);
+    const int64_t steps = show_steps(r);
     struct tern_buf b = {0};
 
     tern_cmd_say("run %s  %s", r->id, r->name ? r->name : "");
@@ -366,15 +389,14 @@ static void print_head(const struct everything *e)
     print_metrics(&e->metrics);
 }
 
-/* What ended each, which is too long for a column. */
-static void print_causes(const struct tern_ledger_rows *rows)
+void show_causes(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns)
 {
     for (size_t i = 0; i < rows->n; i++) {
         const struct tern_ledger_attempt *a = &rows->attempts[i];
         if (!a->cause || !*a->cause)
             continue;
         char *label = tern_strf("%u ended", (unsigned)a->attempt);
-        show_wrapped(label, "%s", a->cause);
+        show_wrap(to, columns, label, "%s", a->cause);
         free(label);
     }
 }
@@ -385,7 +407,7 @@ static bool is_evaluation(const struct tern_ledger_event *e)
     return e->kind && strcmp(e->kind, TERN_LEDGER_EVALUATED) == 0;
 }
 
-static void print_events(const struct tern_ledger_rows *rows)
+void show_events(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns)
 {
     for (size_t i = 0; i < rows->n; i++) {
         const struct tern_ledger_event *e = &rows->events[i];
@@ -394,9 +416,9 @@ static void print_events(const struct tern_ledger_rows *rows)
         char at[40] = "", *label = tern_strf("attempt %u", (unsigned)e->attempt);
         if (e->wall_ns)
             tern_clock_iso8601(at, sizeof at, e->wall_ns);
-        show_wrapped(label, "%.19s %s %s%s%s: %s", at, e->severity ? e->severity : "",
-                     e->kind ? e->kind : "", e->node ? " on " : "", e->node ? e->node : "",
-                     e->text ? e->text : "");
+        show_wrap(to, columns, label, "%.19s %s %s%s%s: %s", at, e->severity ? e->severity : "",
+                  e->kind ? e->kind : "", e->node ? " on " : "", e->node ? e->node : "",
+                  e->text ? e->text : "");
         free(label);
     }
 }
@@ -408,18 +430,17 @@ static int print_all(const struct everything *e, struct tern_err *err)
                             "-o needs one table: --attempts, --checkpoints, --evals, --mix, "
                             "--metrics or --events");
     print_head(e);
-    printf("\nattempts\n");
-    if (attempts(&e->attempts, true, err) < 0)
+    const int columns = tern_cmd_columns();
+    struct tern_buf b = {0};
+    tern_buf_puts(&b, "\nattempts\n");
+    if (show_attempts(&b, &e->attempts, columns, err) < 0)
+        goto fail;
+    show_causes(&b, &e->attempts, columns);
+    tern_buf_puts(&b, e->checkpoints.n ? "\n" : "");
+    if (show_checkpoints(&b, &e->checkpoints, columns, err) < 0)
+        goto fail;
+    if (show_buf(&b, err) < 0)
         return -1;
-    print_causes(&e->attempts);
-    if (e->checkpoints.n) {
-        const int len = (int)folder_of(&e->checkpoints);
-        putchar('\n');
-        tern_cmd_say("checkpoints%s%.*s", len ? " in " : "", len,
-                     e->checkpoints.checkpoints[0].path);
-        if (checkpoints(&e->checkpoints, true, err) < 0)
-            return -1;
-    }
     if (show_has_mix(&e->metrics)) {
         printf("\ntraining sets\n");
         if (show_mix(e->ledger, &e->metrics, err) < 0)
@@ -430,13 +451,13 @@ static int print_all(const struct everything *e, struct tern_err *err)
         if (show_evals(&e->evals, &e->evaluated, err) < 0)
             return -1;
     }
-    for (size_t i = 0; i < e->events.n; i++)
-        if (!is_evaluation(&e->events.events[i])) {
-            printf("\nevents\n");
-            print_events(&e->events);
-            break;
-        }
-    return 0;
+    show_events(&b, &e->events, columns);
+    if (b.len)
+        printf("\nevents\n");
+    return show_buf(&b, err);
+fail:
+    tern_buf_free(&b);
+    return -1;
 }
 
 static int help_fields(void)
@@ -474,9 +495,9 @@ static int run(int n_args, char **args, struct tern_err *err)
                  ? (fputs(e.run.runs[0].recipe, stdout) < 0 ? -1 : 0)
                  : tern_err_set(err, TERN_FAILED, "the run's recipe was not recorded");
     else if (only_attempts)
-        rc = attempts(&e.attempts, false, err);
+        rc = attempts(&e.attempts, err);
     else if (only_checkpoints)
-        rc = checkpoints(&e.checkpoints, false, err);
+        rc = checkpoints(&e.checkpoints, err);
     else if (only_evals)
         rc = show_evals(&e.evals, &e.evaluated, err);
     else if (only_events)

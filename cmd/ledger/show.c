@@ -1,3 +1,4 @@
+#include "cmd/ledger/recipe.h"
 #include "cmd/ledger/show.h"
 
 #include "core/base/clock.h"
@@ -125,10 +126,32 @@ static int width_of(const char *s, size_t len)
     return n;
 }
 
-void show_wrapped(const char *label, const char *fmt, ...)
+static void wrap(struct tern_buf *to, int columns, const char *label, char *text)
 {
     enum { INDENT = 12 };
-    const int columns = tern_cmd_columns();
+
+    for (char *s = text; *s; s++)
+        if (*s == '\n' || *s == '\t')
+            *s = ' ';
+    tern_str_mask(text);
+    tern_buf_printf(to, "  %-9s", label);
+    int at = 11;
+    for (const char *s = text + strspn(text, " "); *s; s += strspn(s, " ")) {
+        size_t len = strcspn(s, " ");
+        int width = width_of(s, len);
+        if (at > INDENT && at + 1 + width > columns) {
+            tern_buf_printf(to, "\n%*s", INDENT - 1, "");
+            at = INDENT - 1;
+        }
+        tern_buf_printf(to, " %.*s", (int)len, s);
+        at += 1 + width;
+        s += len;
+    }
+    tern_buf_puts(to, "\n");
+}
+
+void show_wrap(struct tern_buf *to, int columns, const char *label, const char *fmt, ...)
+{
     char *text;
     va_list ap;
 
@@ -136,24 +159,22 @@ void show_wrapped(const char *label, const char *fmt, ...)
     if (vasprintf(&text, fmt, ap) < 0)
         abort();
     va_end(ap);
-    for (char *s = text; *s; s++)
-        if (*s == '\n' || *s == '\t')
-            *s = ' ';
-    tern_str_mask(text);
-    printf("  %-9s", label);
-    int at = 11;
-    for (const char *s = text + strspn(text, " "); *s; s += strspn(s, " ")) {
-        size_t len = strcspn(s, " ");
-        int width = width_of(s, len);
-        if (at > INDENT && at + 1 + width > columns) {
-            printf("\n%*s", INDENT - 1, "");
-            at = INDENT - 1;
-        }
-        printf(" %.*s", (int)len, s);
-        at += 1 + width;
-        s += len;
-    }
-    putchar('\n');
+    wrap(to, columns, label, text);
+    free(text);
+}
+
+void show_wrapped(const char *label, const char *fmt, ...)
+{
+    struct tern_buf b = {0};
+    char *text;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    wrap(&b, tern_cmd_columns(), label, text);
+    show_buf(&b, NULL);
     free(text);
 }
 
@@ -178,11 +199,11 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err)
+int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format, const char *cut,
+                   int columns_max, struct tern_err *err)
 {
     enum { LEAST = 8 };
     struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
-    struct tern_buf b = {0};
     size_t n;
     int rc = tern_report_columns(t->fields, t->n_fields, show.format ? show.format : format,
                                  columns, &n, err);
@@ -200,14 +221,24 @@ int show_table(struct show_cells *t, const char *format, const char *cut, struct
             .n_rows = t->n_rows,
             .style = {.parsable = show.parsable,
                       .no_header = show.no_header,
-                      .columns = show.format || show.parsable || !cut ? 0 : tern_cmd_columns()},
+                      .columns = show.format || show.parsable || !cut ? 0 : columns_max},
         };
-        tern_report_table(&b, &table);
-        rc = show_buf(&b, err);
+        tern_report_table(to, &table);
     }
     for (size_t i = 0; i < t->n; i++)
         free(t->cells[i]);
     free(t->cells);
+    return rc;
+}
+
+int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err)
+{
+    struct tern_buf b = {0};
+    int rc = show_table_put(&b, t, format, cut, tern_cmd_columns(), err);
+
+    if (rc == 0)
+        return show_buf(&b, err);
+    tern_buf_free(&b);
     return rc;
 }
 
@@ -310,6 +341,23 @@ bool show_silent(const char *run_id)
 const char *show_state(const struct tern_ledger_run *r)
 {
     return r->state && strcmp(r->state, "running") == 0 && show_silent(r->id) ? "silent" : r->state;
+}
+
+int64_t show_steps(const struct tern_ledger_run *r)
+{
+    return r->steps > 0 ? r->steps : show_recipe_steps(r->recipe);
+}
+
+double show_seconds_left(const struct tern_ledger_run *r, const char *state, int64_t steps)
+{
+    return state && strcmp(state, "running") == 0 && steps >= 0 && r->last_step >= 0
+               ? (double)(steps - r->last_step) * r->step_seconds
+               : NAN;
+}
+
+double show_age(const struct tern_ledger_run *r)
+{
+    return r->updated_ns ? fmax(0, (double)(tern_clock_wall_ns() - r->updated_ns) * 1e-9) : NAN;
 }
 
 static void set_array(json_t *j, int64_t job, int64_t task)

@@ -55,6 +55,13 @@ void show_forget_home(const char *named);
 bool show_silent(const char *run_id);
 /* The run's state: its own, or "silent". */
 const char *show_state(const struct tern_ledger_run *r);
+/* Steps of the whole run, as recorded or by its recipe; -1: not known. */
+int64_t show_steps(const struct tern_ledger_run *r);
+/* Seconds left of a running run, at the pace of its newest step; NAN: it does not run, or that is
+ * not known. */
+double show_seconds_left(const struct tern_ledger_run *r, const char *state, int64_t steps);
+/* Seconds since the newest record; NAN: there is none. */
+double show_age(const struct tern_ledger_run *r);
 
 /* A table of texts in the making. */
 struct show_cells {
@@ -72,6 +79,9 @@ void show_cell_real(struct show_cells *t, double v, bool known);
 /* Print with -n, -P and the columns of -o, and free.  Without -o those of `format`; where they are
  * wider than the terminal, the ones that `cut` names, with commas between, are cut; NULL: none. */
 int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err);
+/* The same into `to`, for a terminal of `columns`; frees the cells, not `to`. */
+int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format, const char *cut,
+                   int columns, struct tern_err *err);
 /* Was --helpformat, or -o help, given? */
 bool show_wants_fields(void);
 /* 12345 as "12.3k", 3600 s as "1.0 h": at most six characters. */
@@ -82,6 +92,10 @@ char *show_did_you_mean(const char *typed, const char *const *candidates, size_t
 /* Words for people, at most as wide as the terminal: `label` in a column of ten, then the text, its
  * further lines below its first word. */
 void show_wrapped(const char *label, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same into `to`, at most `columns` wide. */
+void show_wrap(struct tern_buf *to, int columns, const char *label, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Print and free; -1 with `err` where a byte of it was lost. */
 int show_buf(struct tern_buf *b, struct tern_err *err);
 int show_fields(const struct tern_report_field *fields, size_t n);
 
@@ -98,11 +112,24 @@ int show_json(json_t *j, struct tern_err *err);
 
 extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql,
     ledger_why, ledger_compare, ledger_best, ledger_goodput, ledger_cost, ledger_tag, ledger_note,
-    ledger_export, ledger_report, ledger_merge, ledger_import;
+    ledger_export, ledger_report, ledger_merge, ledger_import, ledger_watch;
+
+/* run.c: the parts of tern ledger show, as wide as `columns`. */
+int show_attempts(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns,
+                  struct tern_err *err);
+/* What ended each attempt, which is too long for a column. */
+void show_causes(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns);
+/* With the heading "checkpoints in FOLDER"; nothing where there are none. */
+int show_checkpoints(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns,
+                     struct tern_err *err);
+/* All but those of evaluations, a paragraph each; nothing where there are none. */
+void show_events(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns);
 
 /* metrics.c: newest, least and greatest value of each. */
 enum { SHOW_METRIC_FIELDS = 6 };
 extern const struct tern_report_field show_metric_fields[];
+/* "rank3/data_seconds" is a metric of each rank: where behind the '/' its name stands, else 0. */
+size_t show_rank_metric(const char *metric);
 int show_metrics(struct tern_ledger *l, const struct tern_ledger_rows *names, struct tern_err *err);
 
 /* evals.c: perplexities on held-out sets; `evaluated`: those that tern eval measured. */

@@ -164,28 +164,14 @@ static const struct tern_cmd verify_cmd = {
 
 int main(int argc, char **argv)
 {
-    static const struct tern_cmd *const verbs[] = {&ledger_list,
-                                                   &ledger_show,
-                                                   &ledger_why,
-                                                   &ledger_compare,
-                                                   &ledger_best,
-                                                   &ledger_goodput,
-                                                   &ledger_cost,
-                                                   &ledger_plot,
-                                                   &ledger_report,
-                                                   &ledger_sql,
-                                                   &ledger_export,
-                                                   &ledger_tag,
-                                                   &ledger_note,
-                                                   &ledger_reproduce,
-                                                   &fold_cmd,
-                                                   &verify_cmd,
-                                                   &ledger_merge,
-                                                   &ledger_import,
-                                                   NULL};
+    static const struct tern_cmd *const verbs[] = {
+        &ledger_list,    &ledger_show,   &ledger_why,   &ledger_compare, &ledger_best,
+        &ledger_goodput, &ledger_cost,   &ledger_plot,  &ledger_watch,   &ledger_report,
+        &ledger_sql,     &ledger_export, &ledger_tag,   &ledger_note,    &ledger_reproduce,
+        &fold_cmd,       &verify_cmd,    &ledger_merge, &ledger_import,  NULL};
     static const struct tern_cmd cmd = {
         .name = "ledger",
-        .summary = "list, show, compare, plot and query runs",
+        .summary = "list, show, watch, compare, plot and query runs",
         .about = "Shows the records of runs: attempts, losses, checkpoints, held-out perplexities; "
                  "`tern ledger report` as a page for browsers. Answers include records that are "
                  "not folded yet.",
@@ -194,6 +180,7 @@ int main(int argc, char **argv)
                     "  tern ledger show latest\n"
                     "  tern ledger why latest\n"
                     "  tern ledger plot latest loss\n"
+                    "  tern ledger watch latest\n"
                     "  tern ledger report latest -o latest.html\n",
         .verbs = verbs,
     };

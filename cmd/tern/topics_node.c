@@ -116,6 +116,7 @@ const char topic_faults[] =
     "\n"
     "# WHERE TO LOOK\n"
     "    tern ledger show RUN                # attempts with their causes, events\n"
+    "    tern ledger watch RUN               # the same on the whole screen, live\n"
     "    tern logs RUN --attempt all         # output of every rank\n"
     "    tern fabric flight-report LEDGER/runs/RUN/logs/1\n"
     "    tern health quick NODE\n"

@@ -14,7 +14,9 @@
  *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
  *     WRITER_SETS=LIST    held-out sets, with commas between (default: general)
  *     WRITER_PHASES=1     phases of each step, its gradient's norm, the mix at each hundredth, too
- *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
+ *     WRITER_RANKS=N      with WRITER_SPEED: phases of each of N ranks (1 to 8), the last one
+ * slowest WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a
+ * check
  */
 #include "core/base/clock.h"
 #include "core/ledger/ledger.h"
@@ -114,6 +116,27 @@ static void write_findings(struct tern_ledger_spool *s)
         check(tern_ledger_spool_health(s, &h, &err));
 }
 
+/* Each rank computes 2 % longer than the one before it, and waits as much less. */
+static int ranks_at(struct tern_ledger_spool *s, int64_t step, double seconds, int ranks)
+{
+    enum { MAX = 8, PHASES = 3 };
+    struct tern_ledger_value v[MAX * PHASES + 1];
+    char names[MAX * PHASES][40];
+    size_t n = 0;
+
+    for (int r = 0; r < ranks && r < MAX; r++) {
+        const double values[PHASES] = {0.02 * seconds, (0.6 + 0.02 * r) * seconds,
+                                       (0.3 - 0.02 * r) * seconds};
+        static const char *const phases[PHASES] = {"data", "forward", "comm"};
+        for (int p = 0; p < PHASES; p++, n++) {
+            snprintf(names[n], sizeof names[n], "rank%d/%s_seconds", r, phases[p]);
+            v[n] = (struct tern_ledger_value){names[n], values[p]};
+        }
+    }
+    v[n++] = (struct tern_ledger_value){"slowest_rank", ranks - 1};
+    return tern_ledger_spool_step(s, step, v, n, &err);
+}
+
 /* `seconds` NAN: loss and lr alone. */
 static int step_at(struct tern_ledger_spool *s, int64_t step, double seconds)
 {
@@ -130,7 +153,10 @@ static int step_at(struct tern_ledger_spool *s, int64_t step, double seconds)
                                     {"comm_seconds", 0.15 * seconds},
                                     {"update_seconds", 0.05 * seconds}};
     const size_t n_values = isnan(seconds) ? 2 : getenv("WRITER_PHASES") ? sizeof v / sizeof *v : 5;
+    const int ranks = atoi(get("WRITER_RANKS", "0"));
 
+    if (ranks > 0 && !isnan(seconds) && check(ranks_at(s, step, seconds, ranks)) < 0)
+        return -1;
     return check(tern_ledger_spool_step(s, step, v, n_values, &err));
 }
 

@@ -249,13 +249,20 @@ static void test_log_ticks(void)
 
     has(plot(p), "\n       40 +", "ticks of a logarithmic axis are round values");
     has(plot(p), "\n       10 +", "ticks of a logarithmic axis within a decade");
+    const double zero[] = {9, 11, 0, 42}, hole[] = {9, 11, NAN, 42};
+    struct tern_report_line broken = {.label = "one", .x = steps, .y = hole, .n = 4};
+    p.lines = &broken;
+    char *want = tern_strdup(plot(p));
+    broken.y = zero;
+    is(plot(p), want, "zero breaks the line on a logarithmic axis");
+    free(want);
     const double decades[] = {0.5, 20, 300, 2000};
     const struct tern_report_line more = {.label = "one", .x = steps, .y = decades, .n = 4};
     p.lines = &more;
     for (const char *const *t = (const char *const[]){"1", "10", "100", "1000", NULL}; *t; t++) {
-        char want[32];
-        snprintf(want, sizeof want, "\n%9s +", *t);
-        has(plot(p), want, "a tick at a power of ten");
+        char tick[32];
+        snprintf(tick, sizeof tick, "\n%9s +", *t);
+        has(plot(p), tick, "a tick at a power of ten");
     }
 }
 

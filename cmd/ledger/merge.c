@@ -12,8 +12,8 @@
 static bool dry_run;
 
 struct merging {
-    char *to; /* the home that runs go to */
-    unsigned runs, failed, same;
+    char *to;                            /* the home that runs go to */
+    unsigned runs, failed, same, behind; /* behind: taken, not folded */
 };
 
 static bool is_same_folder(const char *a, const char *b)
@@ -36,13 +36,16 @@ static void merge_run(struct merging *g, const char *from, const char *id)
     g->runs++;
     tern_progress_begin(NULL, "%s", id);
     int rc = tern_ledger_merge(from, g->to, id, dry_run, &m, &err);
-    if (rc == 0 && m.files && !dry_run)
-        rc = tern_ledger_fold(g->to, id, &err);
     tern_progress_end();
     if (rc < 0) {
         g->failed++;
         tern_warn("%s", err.text);
         return;
+    }
+    /* Also one that is here whole: a merge that was killed has not folded it. */
+    if (!dry_run && tern_ledger_fold(g->to, id, &err) < 0) {
+        g->behind++;
+        tern_warn("%s", err.text);
     }
     if (m.files == 0) {
         g->same++;
@@ -114,10 +117,14 @@ static int run(int n_args, char **args, struct tern_err *err)
         goto out;
     rc = n_args > 1 ? merge_named(&g, args[0], n_args - 1, args + 1, err)
                     : merge_all(&g, args[0], err);
-    if (rc == 0 && !dry_run && g.runs > g.failed + g.same)
+    if (rc == 0 && !dry_run)
         rc = tern_ledger_fold_catalog(g.to, err);
     if (rc == 0 && g.same)
         tern_info("%u of %u runs are here already, whole", g.same, g.runs);
+    if (rc == 0 && g.behind)
+        rc = tern_err_set(err, TERN_TEMPFAIL,
+                          "%u of %u runs are here, but not yet in run.db: tern ledger fold",
+                          g.behind, g.runs);
     if (rc == 0 && g.failed)
         rc = tern_err_set(err, TERN_FAILED, "%u of %u runs could not be taken", g.failed, g.runs);
 out:

@@ -27,6 +27,7 @@ struct walk {
     struct tern_tree *t;
     size_t cap;
     dev_t device;
+    bool files_only; /* all else is passed over */
     struct tern_err *err;
 };
 
@@ -124,6 +125,9 @@ static int list_entry(struct walk *w, int parent, const char *leaf, const char *
     if (TERN_AGAIN(fstatat(parent, leaf, &st, AT_SYMLINK_NOFOLLOW)) < 0)
         return tern_err_set(w->err, TERN_TEMPFAIL, "%s/%s: vanished while the folder was listed",
                             w->root, name);
+    if (w->files_only && !S_ISREG(st.st_mode) &&
+        (!S_ISDIR(st.st_mode) || st.st_dev != w->device || depth == TERN_TREE_DEPTH))
+        return 0;
     if (S_ISLNK(st.st_mode))
         return list_link(w, parent, leaf, name);
     if (S_ISREG(st.st_mode)) {
@@ -178,10 +182,10 @@ static int by_name(const void *a, const void *b)
                   ((const struct tern_tree_file *)b)->name);
 }
 
-int tern_tree_list(const char *dir, struct tern_tree *out, struct tern_err *err)
+static int list(const char *dir, bool files_only, struct tern_tree *out, struct tern_err *err)
 {
     struct tern_tree t = {0};
-    struct walk w = {.root = dir, .t = &t, .err = err};
+    struct walk w = {.root = dir, .t = &t, .files_only = files_only, .err = err};
     struct stat st;
     int fd = TERN_AGAIN(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
@@ -202,6 +206,16 @@ int tern_tree_list(const char *dir, struct tern_tree *out, struct tern_err *err)
         qsort(t.file, t.n, sizeof *t.file, by_name);
     *out = t;
     return 0;
+}
+
+int tern_tree_list(const char *dir, struct tern_tree *out, struct tern_err *err)
+{
+    return list(dir, /* files_only= */ false, out, err);
+}
+
+int tern_tree_list_files(const char *dir, struct tern_tree *out, struct tern_err *err)
+{
+    return list(dir, /* files_only= */ true, out, err);
 }
 
 void tern_tree_free(struct tern_tree *t)

@@ -48,6 +48,9 @@ struct tern_tree {
 
 /* The files of `dir` without their digests. */
 int tern_tree_list(const char *dir, struct tern_tree *out, struct tern_err *err);
+/* The same of regular files alone: links, devices, mounts and what lies too deep are passed over.
+ */
+int tern_tree_list_files(const char *dir, struct tern_tree *out, struct tern_err *err);
 /* With them.  A file that changes meanwhile is an error (TERN_TEMPFAIL): try again later. */
 int tern_tree_take(const char *dir, struct tern_tree *out, struct tern_err *err);
 void tern_tree_free(struct tern_tree *t);

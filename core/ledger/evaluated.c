@@ -15,7 +15,7 @@ enum { ROWS_MAX = 1 << 20 };
 struct tern_ledger_spool *tern_ledger_evaluated_open(const char *ledger_dir, const char *run_id,
                                                      unsigned attempt, struct tern_err *err)
 {
-    char *writer = tern_strf(TERN_LEDGER_NOTE_WRITER "eval-%d", (int)getpid());
+    char *writer = tern_ledger_note_writer("eval-");
     struct tern_ledger_spool *s = tern_ledger_spool_open(ledger_dir, run_id, attempt, writer, err);
 
     free(writer);

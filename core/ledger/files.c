@@ -2,11 +2,13 @@
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
+#include "core/base/rand.h"
 #include "core/ledger/homes.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,6 +151,14 @@ void tern_ledger_spool_files_free(struct tern_ledger_spool_files *l)
     }
     free(l->files);
     *l = (struct tern_ledger_spool_files){0};
+}
+
+char *tern_ledger_note_writer(const char *what)
+{
+    uint64_t r;
+
+    tern_rand_system(&r, sizeof r);
+    return tern_strf(TERN_LEDGER_NOTE_WRITER "%s%d-%016" PRIx64, what, (int)getpid(), r);
 }
 
 /* ---------------------------------------------------------------- reading one */

@@ -8,6 +8,9 @@
 
 /* Begins the names of writers of tags and notes; run_row of schema.h knows it. */
 #define TERN_LEDGER_NOTE_WRITER "note-"
+/* A name for such a writer, malloc'ed, that no other has: copies of a run on two machines may each
+ * get notes, and be merged. */
+char *tern_ledger_note_writer(const char *what);
 
 struct tern_ledger_spool_file {
     char *name; /* below the run's spool folder: "1/rank0.0.spool" */

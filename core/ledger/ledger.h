@@ -527,9 +527,9 @@ int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigne
                              struct tern_err *err);
 
 /* Take what home `from` has of a run into home `to`: spools and logs that `to` lacks, and longer
- * ones of those it has.  TERN_USAGE where a file contradicts that of `to`; then nothing is taken.
- * A call that is killed leaves whole files, and the next one goes on.  Nothing is folded.
- * `dry_run`: only counts. */
+ * ones of those it has.  A run that is new in `to` appears whole, with the permissions it had.
+ * TERN_USAGE where a file contradicts that of `to`; then nothing is taken.  A call that is killed
+ * leaves whole files, and the next one goes on.  Nothing is folded.  `dry_run`: only counts. */
 struct tern_ledger_merged {
     bool new_run;          /* `to` did not have the run */
     uint64_t files, bytes; /* taken */

@@ -134,7 +134,7 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
     if (rc == 0)
         rc = tern_fs_mkdirs_like(folder, err);
     if (rc == 0)
-        rc = tern_fs_new_open(&new, to, bits < 0 ? 0644 : (mode_t)bits & 0666, err);
+        rc = tern_fs_new_open(&new, to, (mode_t)bits & 0666, err);
     for (uint64_t at = 0; rc == 0 && at < bytes; at += PIECE) {
         size_t len = bytes - at < PIECE ? (size_t)(bytes - at) : PIECE;
         rc = tern_fs_pread(fd, m->piece[0], len, at, from, err);
@@ -154,14 +154,10 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
     return rc;
 }
 
-static int copy(struct merge *m, const char *to_home, const char *run_id, struct tern_err *err)
+static int copy_files(struct merge *m, int bits, struct tern_err *err)
 {
-    int rc =
-        tern_ledger_home_make_run(to_home, run_id, tern_ledger_home_bits(to_home, run_id), err);
-    const int bits = rc < 0 ? -1 : tern_ledger_home_bits(to_home, run_id);
+    int rc = 0;
 
-    if (rc < 0)
-        return -1;
     tern_progress_expect(m->out->bytes);
     for (size_t i = 0; rc == 0 && i < m->tree.n; i++)
         if (m->wanted[i])
@@ -169,12 +165,50 @@ static int copy(struct merge *m, const char *to_home, const char *run_id, struct
     return rc;
 }
 
+/* A run that is new here appears whole: its files are written beside its folder, which is empty. */
+static int copy_new(struct merge *m, int bits, struct tern_err *err)
+{
+    const char *to = m->to;
+    char *aside = tern_fs_folder_beside(to, err);
+    int rc = aside ? 0 : -1;
+
+    if (rc == 0 && TERN_AGAIN(chmod(aside, (mode_t)bits)) < 0)
+        rc = tern_err_sys(err, "%s: cannot change permissions", aside);
+    m->to = aside;
+    if (rc == 0)
+        rc = copy_files(m, bits, err);
+    m->to = to;
+    if (rc == 0 && tern_fs_rename(aside, to, /* only_new= */ false) < 0)
+        rc = tern_err_sys(err, "%s: cannot be put in place", to);
+    if (rc == 0)
+        rc = tern_fs_sync_parent(to, err);
+    else if (aside)
+        tern_fs_remove_tree(aside, NULL);
+    free(aside);
+    return rc;
+}
+
+/* A run that is new here has the readers that it had there. */
+static int copy(struct merge *m, const char *from_home, const char *to_home, const char *run_id,
+                struct tern_err *err)
+{
+    int bits = tern_ledger_home_bits(m->out->new_run ? from_home : to_home, run_id);
+
+    if (tern_ledger_home_make_run(to_home, run_id, bits, err) < 0)
+        return -1;
+    bits = tern_ledger_home_bits(to_home, run_id);
+    if (bits < 0)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: vanished while it was written", m->to);
+    return m->out->new_run ? copy_new(m, bits, err) : copy_files(m, bits, err);
+}
+
 int tern_ledger_merge(const char *from_home, const char *to_home, const char *run_id, bool dry_run,
                       struct tern_ledger_merged *ret_merged, struct tern_err *err)
 {
     char *from = tern_strf("%s/runs/%s", from_home, run_id);
     char *to = tern_strf("%s/runs/%s", to_home, run_id);
-    struct tern_ledger_merged out = {.new_run = !tern_fs_exists(to)};
+    char *spools = tern_fs_join(to, "spool");
+    struct tern_ledger_merged out = {.new_run = !tern_fs_exists(spools)};
     struct merge m = {.from = from, .to = to, .out = &out};
     int rc = -1;
 
@@ -187,12 +221,12 @@ int tern_ledger_merge(const char *from_home, const char *to_home, const char *ru
         tern_err_set(err, TERN_USAGE, "%s: is not its owner's", from);
         goto out;
     }
-    if (tern_tree_list(from, &m.tree, err) < 0)
+    if (tern_tree_list_files(from, &m.tree, err) < 0)
         goto out;
     m.wanted = tern_alloc(m.tree.n + 1, sizeof *m.wanted, "a list of files", err);
     if (!m.wanted || compare(&m, err) < 0)
         goto out;
-    rc = dry_run || out.files == 0 ? 0 : copy(&m, to_home, run_id, err);
+    rc = dry_run || out.files == 0 ? 0 : copy(&m, from_home, to_home, run_id, err);
     if (rc == 0)
         *ret_merged = out;
 out:
@@ -200,6 +234,7 @@ out:
         free(m.piece[i]);
     free(m.wanted);
     tern_tree_free(&m.tree);
+    free(spools);
     free(from);
     free(to);
     return rc;

@@ -32,7 +32,7 @@ static int add_event(const char *ledger_dir, const char *run_id, const char *kin
         return -1;
     if (attempt == 0)
         return tern_err_set(err, TERN_USAGE, "%s: run %s has no attempt yet", ledger_dir, run_id);
-    char *writer = tern_strf(TERN_LEDGER_NOTE_WRITER "%d", (int)getpid());
+    char *writer = tern_ledger_note_writer("");
     struct tern_ledger_spool *s = tern_ledger_spool_open(ledger_dir, run_id, attempt, writer, err);
     free(writer);
     if (!s)

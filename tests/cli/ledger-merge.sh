@@ -24,11 +24,23 @@ is "$(find mine -perm /022 | wc -l)" 0 "what came is writable by its owner alone
 is "$(sort before)" "$(find other -type f ! -name '*.db' | sort | xargs md5sum | sort)" "the other ledger is as it was"
 run tern ledger merge other; status 0; err_has "2 of 2 runs are here already"; [ ! -s out ]; ok $? "a second merge has nothing to do"
 
+# A private run stays private; links and pipes beside the records do not matter.
+make other private 5 done; chmod -R go= "other/runs/$id"; ln -s /etc/passwd "other/runs/$id/out"; mkfifo "other/runs/$id/pipe"
+run tern ledger merge other; status 0; out_has "$id  new: 1 files"
+is "$(find "mine/runs/$id" -perm /077 | wc -l)" 0 "a run that only its owner can read stays so"
+[ ! -e "mine/runs/$id/out" ]; ok $? "what is no record or log stays there"
+# Killed between the copy and the fold.
+rm -f mine/ledger.db mine/runs/*/run.db; run tern ledger merge other; status 0
+[ -f mine/ledger.db ] && [ "$(ls mine/runs/*/run.db | wc -l)" = 3 ]; ok $? "a second merge folds what the first one left"
+# Notes on both sides, by processes of one number.
+for l in mine other; do unshare -pf --mount-proc sh -c "tern ledger tag -l $l $done of-$l" 2>/dev/null || tern ledger tag -l $l "$done" of-$l; done
+run tern ledger merge other "$done"; status 0; is "$(tern ledger list -n -P -o tags --name done)" "of-mine of-other" "tags of both ledgers are there"
+
 # A run that goes on there.
 "$W" other "$going" 2 50 51 80 done >/dev/null
 cat "mine/runs/$going/spool/1/"*.spool >short; run tern ledger merge other; status 0; out_has "$going  grown: 1 files"
 is "$(steps "$going")" 80 "a run that went on grows"
-f=$(ls mine/runs/"$done"/spool/1/*.spool); cp "$f" whole; head -c 2000 whole >"$f"; rm -f mine/runs/"$done"/run.db
+f=$(ls mine/runs/"$done"/spool/1/rank0*.spool); cp "$f" whole; head -c 2000 whole >"$f"; rm -f mine/runs/"$done"/run.db
 run tern ledger merge other "$done"; status 0; out_has "1 of them have grown"; cmp whole "$f"; ok $? "a spool that ended early gets its rest"
 cp whole "$f"; head -c 2000 "$f" >"other/runs/$done/spool/1/${f##*/}"; run tern ledger merge other; status 0; cmp whole "$f"; ok $? "a shorter spool there takes nothing away"
 cp whole "other/runs/$done/spool/1/${f##*/}"
@@ -41,7 +53,7 @@ run tern ledger merge other thrd; status 2; one_line; err_has "did you mean 'thi
 # What contradicts.
 printf X | dd of="$f" bs=1 seek=500 conv=notrunc 2>/dev/null; cp "$f" damaged
 mkdir -p "other/runs/$done/logs/2"; echo more >"other/runs/$done/logs/2/x.log"
-run tern ledger merge other; status 1; err_has "differ: the run went on in both ledgers"; err_has "1 of 4 runs could not be taken"
+run tern ledger merge other; status 1; err_has "differ: the run went on in both ledgers"; err_has "1 of 5 runs could not be taken"
 cmp damaged "$f" && [ ! -e "mine/runs/$done/logs/2" ]; ok $? "of a run that contradicts nothing is taken"
 is "$(list mine | grep -c fourth)" 1 "the other runs are taken all the same"
 run tern ledger merge mine; status 2; one_line; err_has "is the ledger itself"

@@ -5,6 +5,7 @@
 #include "cmd/ledger/show.h"
 
 #include "core/base/again.h"
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/le.h"
 #include "core/base/log.h"
@@ -25,26 +26,36 @@ enum {
     ATTEMPTS = 1000,  /* a trainer restarts some dozens of times */
     NAME_BYTES = 200, /* of a metric */
 };
+#define STEP_MAX (INT64_C(1) << 53) /* readers have steps as doubles */
 
 static const char *run_name;
 
 struct import {
     char *aside; /* the ledger of its own */
     char id[TERN_ULID_SIZE];
-    struct tern_ledger_spool *spool[ATTEMPTS]; /* by attempt, from 0; those that have values */
     const char *from;
-    char prefix[NAME_BYTES]; /* the file's folder, with a slash; or empty */
-    unsigned attempt;        /* of the file, from 0 */
-    int64_t resumed;         /* of that attempt */
-    int64_t first_ns, last_ns;
+    struct tern_ledger_spool *spool; /* of the file, in its attempt; NULL: no value yet */
+    char prefix[NAME_BYTES];         /* the file's folder, with a slash; or empty */
+    unsigned attempt;                /* of the file, from 0 */
+    struct {
+        int64_t first_ns, last_ns, resumed; /* first_ns 0: it has no values */
+    } attempts[ATTEMPTS];
+    bool one_folder; /* all files are in one */
     uint64_t values, unfit;
     int rc; /* of the first record that the ledger did not take */
     struct tern_err *err;
 };
 
-static int64_t to_ns(double seconds)
+/* Is the time one that a trainer may have had?  What is not cannot be placed on any axis of time.
+ */
+static bool is_time(double seconds, int64_t *ret_ns)
 {
-    return seconds > 0 && seconds < 9e9 ? (int64_t)(seconds * 1e9) : 0;
+    const double now = (double)tern_clock_wall_ns() / 1e9;
+    const bool good = seconds > 0 && seconds < now + 86400;
+
+    if (good)
+        *ret_ns = (int64_t)(seconds * 1e9);
+    return good;
 }
 
 static const char *user_name(void)
@@ -54,53 +65,54 @@ static const char *user_name(void)
     return pw ? pw->pw_name : "";
 }
 
-/* The spool of the current attempt. */
-static struct tern_ledger_spool *spool_of(struct import *i, int64_t wall_ns)
+static int close_spool(struct import *i)
 {
-    struct tern_ledger_spool **s = &i->spool[i->attempt];
-    struct tern_ledger_run run = {
-        .name = run_name, .user = user_name(), .recipe_path = i->from, .created_ns = wall_ns};
-    struct tern_ledger_attempt a = {.resumed_step = i->attempt ? i->resumed : 0};
+    struct tern_ledger_spool *s = i->spool;
 
-    if (*s)
-        return *s;
-    *s = tern_ledger_spool_open(i->aside, i->id, i->attempt + 1, "import", i->err);
-    if (!*s)
-        return NULL;
-    tern_ledger_spool_set_time(*s, wall_ns);
-    if (tern_ledger_spool_run(*s, &run, i->err) < 0 ||
-        tern_ledger_spool_attempt_begin(*s, &a, i->err) < 0 ||
-        tern_ledger_spool_param(*s, "imported_from", i->from, i->err) < 0)
-        return NULL;
-    return *s;
+    i->spool = NULL;
+    return tern_ledger_spool_close(s, i->err);
+}
+
+/* What follows supersedes what was there from this step on. */
+static void restart(struct import *i, int64_t step)
+{
+    i->rc = close_spool(i);
+    if (i->attempt + 1 < ATTEMPTS)
+        i->attempt++;
+    i->attempts[i->attempt].resumed = step > 0 ? step - 1 : 0;
 }
 
 static void take(void *self, const struct tern_intake_tb_value *v)
 {
     struct import *i = self;
     char name[NAME_BYTES + sizeof v->tag];
-    const int64_t ns = to_ns(v->wall_s);
+    int64_t ns;
 
     if (i->rc < 0)
         return;
-    if (v->restart) { /* what follows supersedes what was there from this step on */
-        if (i->attempt + 1 < ATTEMPTS)
-            i->attempt++;
-        i->resumed = v->step > 0 ? v->step - 1 : 0;
+    if (v->restart) {
+        restart(i, v->step);
         return;
     }
     snprintf(name, sizeof name, "%s%s", i->prefix, v->tag);
-    if (strlen(name) > NAME_BYTES || v->step < 0) {
+    if (strlen(name) > NAME_BYTES || v->step < 0 || v->step > STEP_MAX ||
+        !is_time(v->wall_s, &ns)) {
         i->unfit++;
         return;
     }
-    struct tern_ledger_spool *s = spool_of(i, ns);
+    if (!i->spool)
+        i->spool = tern_ledger_spool_open(i->aside, i->id, i->attempt + 1, "import", i->err);
+    if (!i->spool) {
+        i->rc = -1;
+        return;
+    }
     struct tern_ledger_value value = {name, v->value};
-    if (s)
-        tern_ledger_spool_set_time(s, ns);
-    i->rc = s ? tern_ledger_spool_step(s, v->step, &value, 1, i->err) : -1;
+    tern_ledger_spool_set_time(i->spool, ns);
+    i->rc = tern_ledger_spool_step(i->spool, v->step, &value, 1, i->err);
     i->values += i->rc == 0;
-    i->last_ns = ns > i->last_ns ? ns : i->last_ns;
+    int64_t *first = &i->attempts[i->attempt].first_ns, *last = &i->attempts[i->attempt].last_ns;
+    *first = *first && *first < ns ? *first : ns;
+    *last = *last > ns ? *last : ns;
 }
 
 /* All whole records; what is damaged is told, and what is before it taken. */
@@ -140,6 +152,8 @@ static int read_file(struct import *i, const char *dir, const struct tern_tree_f
     if (rc == 0) {
         tern_progress_begin(NULL, "%s", f->name);
         rc = read_records(i, fd, path, f->bytes, window, err);
+        if (close_spool(i) < 0)
+            rc = -1;
         tern_progress_end();
         close(fd);
     }
@@ -151,7 +165,7 @@ static bool is_event_file(const struct tern_tree_file *f)
 {
     const char *last = strrchr(f->name, '/');
 
-    return !f->link && strstr(last ? last : f->name, ".tfevents.");
+    return strstr(last ? last : f->name, ".tfevents.");
 }
 
 /* Files come by folder, and within one in the order of their times.  Each folder counts its own
@@ -161,7 +175,7 @@ static int read_files(struct import *i, const char *dir, struct tern_err *err)
     struct tern_tree t = {0};
     char *window = tern_alloc(WINDOW, 1, "event files", err);
     size_t n = 0;
-    int rc = window && tern_tree_list(dir, &t, err) == 0 ? 0 : -1;
+    int rc = window && tern_tree_list_files(dir, &t, err) == 0 ? 0 : -1;
 
     for (size_t k = 0; rc == 0 && k < t.n; k++) {
         const char *slash = strrchr(t.file[k].name, '/');
@@ -174,8 +188,10 @@ static int read_files(struct import *i, const char *dir, struct tern_err *err)
                               dir, t.file[k].name);
             break;
         }
-        if ((int)strlen(i->prefix) != len || strncmp(i->prefix, t.file[k].name, (size_t)len) != 0)
+        if ((int)strlen(i->prefix) != len || strncmp(i->prefix, t.file[k].name, (size_t)len) != 0) {
+            i->one_folder &= n == 1;
             i->attempt = 0;
+        }
         snprintf(i->prefix, sizeof i->prefix, "%.*s", len, t.file[k].name);
         rc = read_file(i, dir, &t.file[k], window, err);
     }
@@ -186,31 +202,61 @@ static int read_files(struct import *i, const char *dir, struct tern_err *err)
     return rc;
 }
 
-static int end_attempts(struct import *i, int rc, struct tern_err *err)
+/* Where one folder of several began again, only its own metrics did: then the ledger decides for
+ * each metric by its first value. */
+static int write_attempt(struct import *i, unsigned k, struct tern_err *err)
 {
+    struct tern_ledger_run run = {.name = run_name,
+                                  .user = user_name(),
+                                  .recipe_path = i->from,
+                                  .created_ns = i->attempts[k].first_ns};
+    struct tern_ledger_attempt a = {.resumed_step = k == 0          ? 0
+                                                    : i->one_folder ? i->attempts[k].resumed
+                                                                    : -1};
     struct tern_ledger_end end = {.outcome = "imported",
                                   .cause = "its values were imported from event files"};
+    struct tern_ledger_spool *s = tern_ledger_spool_open(i->aside, i->id, k + 1, "run", err);
 
-    for (unsigned k = 0; k < ATTEMPTS; k++) {
-        if (i->spool[k] && rc == 0)
-            rc = tern_ledger_spool_attempt_end(i->spool[k], &end, err);
-        if (i->spool[k] && tern_ledger_spool_close(i->spool[k], rc == 0 ? err : NULL) < 0)
-            rc = -1;
-    }
-    return rc < 0 ? -1 : 0;
+    if (!s)
+        return -1;
+    tern_ledger_spool_set_time(s, i->attempts[k].first_ns);
+    int rc = tern_ledger_spool_run(s, &run, err) < 0 ||
+                     tern_ledger_spool_attempt_begin(s, &a, err) < 0 ||
+                     tern_ledger_spool_param(s, "imported_from", i->from, err) < 0
+                 ? -1
+                 : 0;
+    tern_ledger_spool_set_time(s, i->attempts[k].last_ns);
+    if (rc == 0)
+        rc = tern_ledger_spool_attempt_end(s, &end, err);
+    if (tern_ledger_spool_close(s, rc < 0 ? NULL : err) < 0)
+        rc = -1;
+    return rc;
 }
 
+static int write_attempts(struct import *i, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (unsigned k = 0; rc == 0 && k < ATTEMPTS; k++)
+        if (i->attempts[k].first_ns)
+            rc = write_attempt(i, k, err);
+    return rc;
+}
+
+/* The run is there once it is merged, whatever comes behind that. */
 static int put_in_place(const struct import *i, struct tern_err *err)
 {
     struct tern_ledger_merged m;
+    struct tern_err why = {0};
     char *home = NULL;
     int rc = tern_ledger_home(show.ledger, TERN_LEDGER_UMASK, &home, err);
 
     if (rc == 0)
         rc = tern_ledger_merge(i->aside, home, i->id, /* dry_run= */ false, &m, err);
     if (rc == 0 &&
-        (tern_ledger_fold(home, i->id, err) < 0 || tern_ledger_fold_catalog(home, err) < 0))
-        rc = -1;
+        (tern_ledger_fold(home, i->id, &why) < 0 || tern_ledger_fold_catalog(home, &why) < 0))
+        tern_warn("the run is in the ledger, but run.db is behind (tern ledger fold): %s",
+                  why.text);
     free(home);
     return rc;
 }
@@ -235,6 +281,7 @@ static int run(int n_args, char **args, struct tern_err *err)
 
     (void)n_args;
     i.err = err;
+    i.one_folder = true;
     i.from = args[0];
     run_name = run_name ? run_name : name;
     if (show_want_ledger(err) < 0)
@@ -245,15 +292,18 @@ static int run(int n_args, char **args, struct tern_err *err)
     }
     i.aside = aside;
     tern_ledger_ulid_new(i.id);
-    rc = end_attempts(&i, read_files(&i, args[0], err), err);
+    rc = read_files(&i, args[0], err);
+    if (rc == 0)
+        rc = write_attempts(&i, err);
     if (rc == 0 && i.values == 0)
         rc = tern_err_set(err, TERN_USAGE, "%s: its event files have no scalars", args[0]);
     if (rc == 0)
         rc = put_in_place(&i, err);
     tern_fs_remove_tree(aside, NULL);
     if (rc == 0 && i.unfit)
-        tern_warn("%" PRIu64 " values have no place in a ledger: a name of more than %d bytes, or "
-                  "a step below 0",
+        tern_warn("%" PRIu64
+                  " values are left out: a name of more than %d bytes, a step below 0 or "
+                  "above 2^53, or a time that cannot be",
                   i.unfit, (int)NAME_BYTES);
     if (rc == 0)
         printf("%s  %s: %" PRIu64 " values\n", i.id, run_name, i.values);

@@ -227,7 +227,7 @@ void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s);
 uint64_t tern_ledger_spool_dropped(struct tern_ledger_spool *s);
 
 /* Records that follow were made at this time (since 1970), which other programs noted: for imports.
- * Times of a writer only grow. */
+ * 0: at the clock's time again. */
 void tern_ledger_spool_set_time(struct tern_ledger_spool *s, int64_t wall_ns);
 
 /* Describes the run; each attempt writes it again, the newest holds. */

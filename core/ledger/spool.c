@@ -174,12 +174,12 @@ static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_wai
     return tern_ledger_spool_append(s, &f, err);
 }
 
-/* The time of a record that is made now: a writer's times only grow. */
+/* The time of a record that is made now: a writer's times only grow, but for given ones. */
 static int64_t new_time(struct tern_ledger_spool *s)
 {
-    int64_t now = s->given_ns ? s->given_ns : tern_clock_wall_ns();
+    int64_t now = tern_clock_wall_ns();
 
-    s->wall_ns = now > s->wall_ns ? now : s->wall_ns + 1;
+    s->wall_ns = s->given_ns ? s->given_ns : now > s->wall_ns ? now : s->wall_ns + 1;
     return s->wall_ns;
 }
 

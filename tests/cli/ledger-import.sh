@@ -34,6 +34,13 @@ is "$(tern ledger sql -r "$(cut -d' ' -f1 out)" -n -P "select group_concat(disti
 mkdir -p re/a re/b; cp board/*/events* re/a; cp board/*/events* re/b; run tern ledger import re; status 0
 is "$(tern ledger sql -r "$(cut -d' ' -f1 out)" -n -P "select count(distinct attempt), count(*) from step_all where name like '%loss'")" "2|200" "each folder counts its own restarts"
 
+# A restart in one folder hides nothing of another; each file has its own times; links do not matter.
+mkdir -p half/a half/b; cp board/*/events* half/a; cp "$(ls board/*/events* | head -1)" half/b; ln -s /etc/passwd half/link; mkfifo half/pipe
+run tern ledger import half; status 0; r=$(cut -d' ' -f1 out)
+n() { tern ledger sql -r "$r" -n -P "select count(*) from step where name = '$1'"; }
+is "$(n b/loss) $(n a/loss)" "60 80" "values of a folder without a restart all count"
+is "$(tern ledger sql -r "$r" -n -P "select max(abs(a.wall_ns - b.wall_ns)) < 1000 from step_all a join step_all b on a.step = b.step and a.name = 'a/loss' and b.name = 'b/loss' and a.attempt = 1 and b.attempt = 1")" 1 "values of a second file have their own times"
+
 # Damage.
 f=$(ls two/train/*); size=$(wc -c <"$f")
 for cut in 1 13 100 $((size - 1)); do

@@ -456,8 +456,8 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
                        struct tern_ledger_series *out, struct tern_err *err);
 void tern_ledger_series_free(struct tern_ledger_series *s);
 
-/* The points of one metric in one attempt, superseded ones too, behind step `after`, in order of
- * step.  Each goes to `take`, which may end the walk with -1.  None of that name: no point. */
+/* The points of one metric in one attempt, superseded ones too, in order of step.  Each goes to
+ * `take`, which may end the walk with -1.  None of that name: no point. */
 struct tern_ledger_point {
     int64_t step;
     double value;
@@ -465,8 +465,18 @@ struct tern_ledger_point {
 };
 typedef int tern_ledger_take_point(void *self, const struct tern_ledger_point *p,
                                    struct tern_err *err);
-int tern_ledger_points(struct tern_ledger *l, const char *metric, uint32_t attempt, int64_t after,
+/* Those behind step `behind`, or up to it and made later than `later_ns`. */
+struct tern_ledger_points {
+    const char *metric;
+    uint32_t attempt;
+    int64_t behind;   /* -1: all steps are behind it */
+    int64_t later_ns; /* of those up to `behind`; INT64_MAX: none of them */
+};
+int tern_ledger_points(struct tern_ledger *l, const struct tern_ledger_points *which,
                        tern_ledger_take_point *take, void *self, struct tern_err *err);
+/* How many there are up to step `behind`. */
+int tern_ledger_points_count(struct tern_ledger *l, const struct tern_ledger_points *which,
+                             uint64_t *ret_n, struct tern_err *err);
 
 /* ---------------------------------------------------------------- SQL for people */
 

@@ -96,23 +96,39 @@ out:
     return rc;
 }
 
-int tern_ledger_points(struct tern_ledger *l, const char *metric, uint32_t attempt, int64_t after,
+/* A statement about the points of `which`, whose first three parameters are bound. */
+static sqlite3_stmt *points_of(struct tern_ledger *l, const struct tern_ledger_points *which,
+                               const char *sql, struct tern_err *err)
+{
+    sqlite3_stmt *st =
+        tern_ledger_view_want_run(l, err) < 0 ? NULL : tern_ledger_db_prepare(l->db, sql, err);
+
+    if (!st)
+        return NULL;
+    sqlite3_bind_text(st, 1, which->metric, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(st, 2, which->attempt);
+    sqlite3_bind_int64(st, 3, which->behind);
+    return st;
+}
+
+#define POINTS                                                                                     \
+    " FROM point WHERE metric_id = (SELECT id FROM metric WHERE name = ?1) AND attempt = ?2"
+
+int tern_ledger_points(struct tern_ledger *l, const struct tern_ledger_points *which,
                        tern_ledger_take_point *take, void *self, struct tern_err *err)
 {
     int rc = 0, step = SQLITE_DONE;
-
-    if (tern_ledger_view_want_run(l, err) < 0)
-        return -1;
-    sqlite3_stmt *st = tern_ledger_db_prepare(
-        l->db,
-        "SELECT step, value, wall_ns FROM point WHERE metric_id = (SELECT id FROM metric WHERE"
-        " name = ?) AND attempt = ? AND step > ? ORDER BY step",
+    sqlite3_stmt *st = points_of(
+        l, which,
+        which->later_ns == INT64_MAX
+            ? "SELECT step, value, wall_ns" POINTS " AND step > ?3 ORDER BY step"
+            : "SELECT step, value, wall_ns" POINTS " AND (step > ?3 OR wall_ns > ?4) ORDER BY step",
         err);
+
     if (!st)
         return -1;
-    sqlite3_bind_text(st, 1, metric, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(st, 2, attempt);
-    sqlite3_bind_int64(st, 3, after);
+    if (which->later_ns != INT64_MAX)
+        sqlite3_bind_int64(st, 4, which->later_ns);
     while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
         struct tern_ledger_point p = {.step = sqlite3_column_int64(st, 0),
                                       .value = tern_ledger_db_column_real(st, 1),
@@ -121,6 +137,20 @@ int tern_ledger_points(struct tern_ledger *l, const char *metric, uint32_t attem
     }
     if (rc == 0 && step != SQLITE_DONE)
         rc = tern_ledger_db_fail(l->db, err, l->what);
+    sqlite3_finalize(st);
+    return rc;
+}
+
+int tern_ledger_points_count(struct tern_ledger *l, const struct tern_ledger_points *which,
+                             uint64_t *ret_n, struct tern_err *err)
+{
+    sqlite3_stmt *st = points_of(l, which, "SELECT count(*)" POINTS " AND step <= ?3", err);
+    int rc = !st                              ? -1
+             : sqlite3_step(st) == SQLITE_ROW ? 0
+                                              : tern_ledger_db_fail(l->db, err, l->what);
+
+    if (rc == 0)
+        *ret_n = (uint64_t)sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
     return rc;
 }

@@ -22,6 +22,7 @@ enum {
     FOLD_REST_TIMES = 10, /* and a fold may take a tenth of the time (ledger.h) */
     GRACE_S = 10,         /* for the other ranks to end and report when one has failed */
     LAST_FOLD_S = 60,
+    EVENTS_S = 5, /* for event files that are being written when the last rank ends */
     /* Of a fold beside ranks on this node: a tenth of a core on which a rank computes (sched(7)).
      */
     FOLD_NICE = 10,
@@ -32,6 +33,7 @@ struct folder {
     pid_t pid; /* the child; 0: none */
     int64_t began, next;
     bool reported;        /* a failure is logged once */
+    bool board_reported;  /* likewise, of the event files */
     struct timespec seen; /* checkpoint_dir's time of change at the last fold */
 };
 
@@ -62,9 +64,12 @@ static int write_events(const char *ledger_dir, const char *tensorboard, const c
     return rc;
 }
 
-/* `beside`: ranks compute meanwhile. */
+/* How the child ends. */
+enum { FOLD_FAILED = 1, BOARD_FAILED = 2 };
+
+/* `beside`: ranks compute meanwhile.  Failures that `f` knows of are not logged again. */
 static pid_t fold_start(const char *ledger_dir, const char *tensorboard, const char *run_id,
-                        bool beside, bool reported)
+                        bool beside, const struct folder *f)
 {
     struct tern_err err = {0};
     pid_t parent = getpid(), pid = fork();
@@ -79,14 +84,14 @@ static pid_t fold_start(const char *ledger_dir, const char *tensorboard, const c
         setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + FOLD_NICE);
     if (tern_ledger_fold(ledger_dir, run_id, &err) < 0 ||
         tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
-        if (!reported)
+        if (!f->reported)
             tern_warn("the ledger is behind (spools that are there are safe): %s", err.text);
-        _exit(1);
+        _exit(FOLD_FAILED);
     }
     if (tensorboard && write_events(ledger_dir, tensorboard, run_id, &err) < 0) {
-        if (!reported)
+        if (!f->board_reported)
             tern_warn("TensorBoard's files are behind (the ledger has all values): %s", err.text);
-        _exit(1);
+        _exit(BOARD_FAILED);
     }
     _exit(0);
 }
@@ -109,7 +114,7 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     f->began = now;
     f->next = now + FOLD_REST_S * second;
-    f->pid = fold_start(w->ledger_dir, w->tensorboard, w->run_id, /* beside= */ true, f->reported);
+    f->pid = fold_start(w->ledger_dir, w->tensorboard, w->run_id, /* beside= */ true, f);
 }
 
 static void fold_ended(struct folder *f, int status)
@@ -117,16 +122,38 @@ static void fold_ended(struct folder *f, int status)
     int64_t now = tern_clock_boot_ns(), rest = (now - f->began) * FOLD_REST_TIMES;
 
     f->pid = 0;
-    if (f->reported && status == 0)
+    const bool board = WIFEXITED(status) && WEXITSTATUS(status) == BOARD_FAILED;
+    if (f->reported && (status == 0 || board))
         tern_info("the ledger is folded again");
-    f->reported = status != 0;
+    if (f->board_reported && status == 0)
+        tern_info("TensorBoard's files are written again");
+    f->reported = status != 0 && !board;
+    f->board_reported = board || (f->board_reported && status != 0);
     f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
+}
+
+/* A fold may be killed at any moment.  A child that writes event files gets a while: a TensorBoard
+ * that has read what it wrote and did not note would find other bytes there. */
+static void end_folder(struct folder *f, bool writes_events)
+{
+    const int64_t deadline = tern_clock_boot_ns() + (writes_events ? EVENTS_S * second : 0);
+
+    if (!f->pid)
+        return;
+    while (waitpid(f->pid, NULL, WNOHANG) == 0) {
+        if (tern_clock_boot_ns() > deadline) {
+            kill(f->pid, SIGKILL);
+            waitpid(f->pid, NULL, 0);
+            return;
+        }
+        tern_clock_sleep_ns(second / 100);
+    }
 }
 
 void tern_run_watch_last_fold(const char *ledger_dir, const char *tensorboard, const char *run_id)
 {
-    pid_t pid =
-        fold_start(ledger_dir, tensorboard, run_id, /* beside= */ false, /* reported= */ false);
+    const struct folder unknown = {.pid = 0};
+    pid_t pid = fold_start(ledger_dir, tensorboard, run_id, /* beside= */ false, &unknown);
     int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second, pause = second / 1000;
 
     while (pid && waitpid(pid, NULL, WNOHANG) == 0) {
@@ -317,10 +344,7 @@ void tern_run_watch(struct tern_run_watch *w)
         wait_a_little(w, signals);
     }
     close(signals);
-    if (folder.pid) {
-        kill(folder.pid, SIGKILL);
-        waitpid(folder.pid, NULL, 0);
-    }
+    end_folder(&folder, w->tensorboard != NULL);
     tern_run_srun_hang_free(&w->srun_hang);
     tern_run_limit_free(&w->limit);
 }

@@ -22,8 +22,9 @@
 #include "core/ledger/ledger.h"
 
 /* Write what `run` (a view of one run) has beyond the files under `dir`, which is made where it is
- * not there.  Only what is new is read and written.  A process that is killed leaves files which
- * the next call continues.  Two processes do not write one run: the second returns 0 at once. */
+ * not there.  New values are appended, those of earlier steps too.  The folder and the files keep
+ * the names that they began with.  A process that is killed leaves files which the next call
+ * continues.  Two processes do not write one run: the second returns 0 at once. */
 int tern_tensorboard_update(struct tern_ledger *run, const char *dir, struct tern_err *err);
 
 /* Write the run's folder under `dir`, whole or not at all.  TERN_USAGE where it is there already.

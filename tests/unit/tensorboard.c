@@ -180,6 +180,39 @@ static void test_killed(void)
     free(position);
 }
 
+/* Values of earlier steps than the last one, as evaluations of older checkpoints are; and a run
+ * that is called otherwise now. */
+static void test_late(void)
+{
+    struct tern_ledger_run run = {.name = "second", .user = "me", .recipe = "version: 1\n"};
+    struct tern_ledger_attempt a = {.host = "n1", .pid = 5};
+    struct tern_ledger_eval e = {.step = 8, .set = "pm", .nll = 4, .tokens = 4};
+
+    tern_ledger_ulid_new(id);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, id, 1, "rank0", &err);
+    tern_ledger_spool_run(w, &run, &err);
+    tern_ledger_spool_attempt_begin(w, &a, &err);
+    step(w, 2, 9);
+    step(w, 4, 8);
+    tern_ledger_spool_eval(w, &e, &err);
+    ok(update(), "a run with gaps is written");
+    free(folder);
+    folder = tern_strf("%s/second-%s", board, id + strlen(id) - 6);
+    run.name = "renamed";
+    tern_ledger_spool_run(w, &run, &err);
+    step(w, 3, 7);
+    step(w, 5, 6);
+    e.step = 6;
+    tern_ledger_spool_eval(w, &e, &err);
+    tern_ledger_spool_close(w, &err);
+    ok(update() && update(), "values between them come late, and the run has another name");
+    is(text_of(folder, 0),
+       "2 loss 9|4 loss 8|2 lr 0.0001|4 lr 0.0001|8 held_out/pm/perplexity_token 2.71828|3 loss "
+       "7|5 "
+       "loss 6|3 lr 0.0001|5 lr 0.0001|6 held_out/pm/perplexity_token 2.71828|",
+       "late values stand in the file, each once, under the name that the run began with");
+}
+
 int main(void)
 {
     ledger_begin();
@@ -187,6 +220,7 @@ int main(void)
     test_restart(test_live());
     test_export();
     test_killed();
+    test_late();
     free(folder);
     free(board);
     return ledger_end();

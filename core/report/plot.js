@@ -66,17 +66,22 @@ tern.countUnit = pick(counts, "");
 tern.timeUnit = pick(times, "seconds");
 tern.plainUnit = () => ({by: 1, name: ""});
 
+/* Values beyond it are drawn at the edge: products of them and of pixels stay numbers. */
+const HUGE = 1e300;
+
 /* Round places in [lo, hi], at most about `n`, in multiples of `least`. */
 const linearTicks = (lo, hi, n, least = 0) => {
     const rough = Math.max(least, (hi - lo) / Math.max(1, n));
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999 && (!least || Math.abs(s / least % 1) < 1e-6));
     const list = [];
-    for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9; k++) list.push(k * step);
+    /* A count from the first: k + 1 would be k where a range is narrow and far from 0. */
+    const from = Math.ceil(lo / step - 1e-9), count = Math.min(100, Math.floor(hi / step + 1e-9) - from + 1);
+    for (let i = 0; i < count; i++) list.push((from + i) * step);
     return {list, step};
 };
 const logTicks = (lo, hi, n) => {
-    const decades = Math.log10(hi / lo);
+    const decades = Math.log10(hi) - Math.log10(lo); /* hi / lo may be too large for a number */
     if (decades < 0.5) return linearTicks(lo, hi, n);
     const every = Math.max(1, Math.ceil(decades / n));
     const of = (digits) => {
@@ -197,11 +202,14 @@ class Plot {
         for (const l of this.levels) values.push(l.y);
         let y = span(p.logY ? values.filter((v) => v > 0) : values);
         if (!Number.isFinite(y[0])) y = p.logY ? [0.1, 1] : [0, 1];
+        /* Means of equal values differ in their last bits. */
+        const flat = y[1] - y[0] <= 1e-9 * Math.max(Math.abs(y[0]), Math.abs(y[1]));
         if (p.logY) {
-            const pad = (y[1] / y[0]) ** 0.05;
-            y = y[0] === y[1] ? [y[0] / 1.2, y[1] * 1.2] : [y[0] / pad, y[1] * pad];
+            const pad = flat ? 1.2 : Math.exp((Math.log(y[1]) - Math.log(y[0])) * 0.05);
+            y = [Math.max(y[0] / pad, 1 / HUGE), Math.min(y[1] * pad, HUGE)];
         } else {
-            const pad = y[0] === y[1] ? Math.abs(y[0]) * 0.1 || 1 : (y[1] - y[0]) * 0.06;
+            y = y.map((v) => Math.max(-HUGE, Math.min(HUGE, v)));
+            const pad = flat ? Math.abs(y[0]) * 0.1 || 1 : (y[1] - y[0]) * 0.06;
             y = [y[0] >= 0 && y[0] < pad ? 0 : y[0] - pad, y[1] + pad];
         }
         return {x, y};
@@ -224,7 +232,7 @@ class Plot {
         const xTicks = linearTicks(r.x[0] / xu.by, r.x[1] / xu.by, Math.max(2, (right - left) / 85), this.now.x.label === "step" ? 1 / xu.by : 0);
         const log = this.now.logY ? Math.log : (v) => v;
         this.px = (v) => left + (v - r.x[0]) / (r.x[1] - r.x[0]) * (right - left);
-        this.py = (v) => bottom - (log(v) - log(r.y[0])) / (log(r.y[1]) - log(r.y[0])) * (bottom - top);
+        this.py = (v) => bottom - (log(Math.max(-2 * HUGE, Math.min(2 * HUGE, v))) - log(r.y[0])) / (log(r.y[1]) - log(r.y[0])) * (bottom - top);
         const axes = tern.el("svg:g", {class: "axes"});
         xTicks.list.forEach((v) => {
             const at = this.px(v * xu.by), text = tickText(v, xTicks.step), half = 3.4 * text.length;

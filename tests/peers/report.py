@@ -1,13 +1,13 @@
-"""report.py PAGE ODD BARE LONG STEPS PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
-the runs full, lora and crash (seen by report.sh), ODD names of markup, BARE few values, LONG so many STEPS."""
+"""report.py PAGE ODD BARE ENDS LONG STEPS PICTURES: pages of tern ledger report in Chromium; prints TAP's lines.  PAGE has
+the runs full, lora and crash (seen by report.sh), ODD names of markup, BARE few values, ENDS extreme ones, LONG so many STEPS."""
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 from browser import Browser  # noqa: E402
 
-steps = int(sys.argv.pop(5))
-page, odd, bare, long, pictures = (os.path.abspath(p) for p in sys.argv[1:])
+steps = int(sys.argv.pop(6))
+page, odd, bare, ends, long, pictures = (os.path.abspath(p) for p in sys.argv[1:])
 
 
 def say(good, what, got=None):
@@ -145,6 +145,14 @@ with Browser() as b:
     silent(b, "a page of few values")
     say(b.eval("document.querySelector('#loss .axes .name').textContent") == "step", "without tokens and times, curves stand against steps")
     say(b.eval("[...document.querySelectorAll('#held-out .axes text[text-anchor=middle]:not(.name)')].every((t) => /^[0-9,]+$/.test(t.textContent))"), "steps are whole numbers on their axis")
+
+    # ---- extreme values
+    b.open("file://" + ends, width=820)
+    silent(b, "a page of extreme values")
+    for share in range(0, 101, 10):
+        b.eval(f"(() => {{ const s = document.querySelector('#loss input'); s.value = {share}; s.dispatchEvent(new Event('input')); }})()")
+    silent(b, "smoothing a loss that stands still")
+    say(all(0 < n < 60 for n in b.eval("[...document.querySelectorAll('#loss .axes')].map((e) => e.querySelectorAll('text').length)")), "plots of extreme values have a few ticks")
 
     # ---- many steps
     b.open("file://" + long, width=1400, dark=False)

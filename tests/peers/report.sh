@@ -22,12 +22,17 @@ TERN_LEDGER=$WORK/odd tern ledger report -o odd.html >/dev/null; ok $? "a page o
 mkdir bare; bare=$(env -u WRITER_PHASES -u WRITER_SETS WRITER_NAME=bare "$W" bare new 1 0 1 150 failed | { read -r id; cat >/dev/null; echo "$id"; })
 env -u WRITER_PHASES WRITER_NAME=empty "$W" bare new 1 0 1 0 failed >/dev/null
 TERN_LEDGER=$WORK/bare tern ledger report "$bare" empty -o bare.html >/dev/null; ok $? "a page of a run without tokens and times, and one without steps"
+# Values from one end of the doubles to the other, and a loss that stands still.
+mkdir ends; ends=$(env -u WRITER_PHASES WRITER_NAME=ends "$W" ends new 1 0 1 1 | { read -r id; cat >/dev/null; echo "$id"; })
+for i in $(seq 500); do echo "step=$i loss=2.5 grad_norm=$([ $((i % 2)) = 0 ] && echo 1e300 || echo 1e-300) lr=$([ $((i % 2)) = 0 ] && echo -1.7e308 || echo 1.7e308)"; done |
+    TERN_RUN_SPOOL=$WORK/ends/runs/$ends/spool/1 tern metric --stdin; ok $? "values of a run without end"
+TERN_LEDGER=$WORK/ends tern ledger report "$ends" -o ends.html >/dev/null; ok $? "a page of extreme values"
 steps=$(long && echo 1000000 || echo 100000)
 id=$(made long 1e-4 0.1 "$steps"); tern ledger fold "$id"
 begun=$(date +%s); tern ledger report long -o long.html >/dev/null; ok $? "a page of $steps steps"
 bound $(($(date +%s) - begun)) 40 "seconds for the page of a run of $steps steps"
 [ "$(stat -c %s long.html)" -lt 1000000 ]; ok $? "it is less than a million bytes" || stat -c %s long.html
-python3 "$ROOT/tests/peers/report.py" page.html odd.html bare.html long.html "$steps" . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
+python3 "$ROOT/tests/peers/report.py" page.html odd.html bare.html ends.html long.html "$steps" . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
 while read -r line; do
     case $line in "ok "*) ok 0 "${line#ok }" ;; "not ok "*) ok 1 "${line#not ok }" ;; *) echo "$line" ;; esac
 done <lines

@@ -14,6 +14,7 @@ struct tern_infer_stream {
     size_t n_stops;
     uint32_t *ids;
     size_t n, cap;
+    size_t before;        /* ids at the beginning that the text follows: 0 or 1 */
     struct tern_buf text; /* of all ids; `begin` bytes are of the id before */
     size_t begin, given, end;
     bool in_bytes; /* the text ends with a run of bytes that may go on */
@@ -23,7 +24,7 @@ struct tern_infer_stream {
 static int decode(struct tern_infer_stream *s, struct tern_err *err)
 {
     tern_buf_clear(&s->text);
-    if (tern_token_decode(s->token, s->ids, s->n, &s->text, err) < 0)
+    if (tern_token_decode_two(s->token, s->ids, s->n, s->before, &s->text, &s->begin, err) < 0)
         return -1;
     s->end = s->text.len;
     return 0;
@@ -52,12 +53,14 @@ struct tern_infer_stream *tern_infer_stream_new(const struct tern_token *t, int3
     if (!s)
         return NULL;
     *s = (struct tern_infer_stream){.token = t, .stops = stops, .n_stops = n_stops};
-    if (before >= 0 && (uint32_t)before < tern_token_n_vocab(t) &&
-        append(s, (uint32_t)before, err) < 0) {
-        tern_infer_stream_free(s);
-        return NULL;
+    if (before >= 0 && (uint32_t)before < tern_token_n_vocab(t)) {
+        s->before = 1;
+        if (append(s, (uint32_t)before, err) < 0) {
+            tern_infer_stream_free(s);
+            return NULL;
+        }
     }
-    s->begin = s->given = s->end;
+    s->given = s->begin;
     return s;
 }
 
@@ -110,7 +113,7 @@ static size_t find_stop(struct tern_infer_stream *s, size_t from)
         return s->end = first;
     for (size_t i = 0; i < s->n_stops; i++)
         for (size_t k = strlen(s->stops[i]) - 1; k > 0; k--)
-            if (k <= s->end - from && memcmp(s->text.data + s->end - k, s->stops[i], k) == 0 &&
+            if (from + k <= s->end && memcmp(s->text.data + s->end - k, s->stops[i], k) == 0 &&
                 s->end - k < first)
                 first = s->end - k;
     return first;

@@ -1,7 +1,7 @@
 /* Generated tokens as text, while they come.
  *
- * The text is that of tern_token_decode over all tokens.  It is given out in pieces of whole UTF-8
- * characters, as soon as no later token can change them.
+ * The text is that of tern_token_decode over all tokens (of _two, behind a prompt).  It is given
+ * out in pieces of whole UTF-8 characters, as soon as no later token can change them.
  */
 #ifndef TERN_INFER_STREAM_H
 #define TERN_INFER_STREAM_H
@@ -16,8 +16,8 @@
 struct tern_infer_stream;
 
 /* `before`: the id that the text follows, whose own text is left out: a space that begins the first
- * word stays then.  -1: the text stands alone.  `stops` (NULL where n_stops is 0, else kept): texts
- * that end it. */
+ * word stays then, and its bytes make no character with the text's.  -1: the text stands alone.
+ * `stops` (NULL where n_stops is 0, else kept): texts that end it. */
 struct tern_infer_stream *tern_infer_stream_new(const struct tern_token *t, int32_t before,
                                                 const char *const *stops, size_t n_stops,
                                                 struct tern_err *err);

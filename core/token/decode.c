@@ -93,18 +93,28 @@ static char byte_of(const struct tern_piece *p)
 
 /* ---- formats ---- */
 
-static void decode_sentencepiece(const struct tern_token *t, const uint32_t *ids, size_t n,
-                                 struct tern_buf *to)
+struct ids {
+    const uint32_t *v; /* [n] */
+    size_t n, second;  /* second: where another text begins, n or more: nowhere */
+    size_t at;         /* out: its first byte */
+};
+
+static void decode_sentencepiece(const struct tern_token *t, struct ids *ids, struct tern_buf *to)
 {
     const bool strip = t->add_dummy_prefix || t->remove_extra_whitespaces;
     struct tern_buf bytes = {0};
     size_t start = to->len;
     bool at_start = true; /* nothing written: a leading space mark is the one that was added */
 
-    for (size_t i = 0; i < n; i++) {
-        const struct tern_piece *p = &t->pieces[ids[i]];
+    for (size_t i = 0; i < ids->n; i++) {
+        const struct tern_piece *p = &t->pieces[ids->v[i]];
         const char *s = p->text;
         size_t len = p->len;
+        if (i == ids->second) {
+            add_bytes(to, bytes.data, bytes.len);
+            tern_buf_clear(&bytes);
+            ids->at = to->len;
+        }
         if (p->kind == TERN_PIECE_BYTE) {
             tern_buf_add(&bytes, (char[]){byte_of(p)}, 1);
             continue;
@@ -131,13 +141,17 @@ static void decode_sentencepiece(const struct tern_token *t, const uint32_t *ids
     tern_buf_free(&bytes);
 }
 
-static void decode_byte_level(const struct tern_token *t, const uint32_t *ids, size_t n,
-                              struct tern_buf *to)
+static void decode_byte_level(const struct tern_token *t, struct ids *ids, struct tern_buf *to)
 {
     struct tern_buf bytes = {0};
 
-    for (size_t i = 0; i < n; i++) {
-        const struct tern_piece *p = &t->pieces[ids[i]];
+    for (size_t i = 0; i < ids->n; i++) {
+        const struct tern_piece *p = &t->pieces[ids->v[i]];
+        if (i == ids->second) {
+            add_lossy(to, bytes.data, bytes.len);
+            tern_buf_clear(&bytes);
+            ids->at = to->len;
+        }
         if (p->kind != TERN_PIECE_CONTROL)
             tern_buf_add(&bytes, p->text, p->len);
     }
@@ -165,14 +179,19 @@ static void surface(const struct tern_token *t, uint32_t id, const char **s, siz
 
 /* Characters by tokenizer.json: Llama's decoder (space marks, byte pieces, one space taken off), or
  * Metaspace's, which drops all marks of the first token. */
-static void decode_characters(const struct tern_token *t, const uint32_t *ids, size_t n,
-                              struct tern_buf *to)
+static void decode_characters(const struct tern_token *t, struct ids *ids, struct tern_buf *to)
 {
     struct tern_buf all = {0}, bytes = {0};
+    size_t at = SIZE_MAX;
     bool first = true;
 
-    for (size_t i = 0; i < n; i++) {
-        const struct tern_piece *p = &t->pieces[ids[i]];
+    for (size_t i = 0; i < ids->n; i++) {
+        const struct tern_piece *p = &t->pieces[ids->v[i]];
+        if (i == ids->second) {
+            add_fallback(&all, bytes.data, bytes.len);
+            tern_buf_clear(&bytes);
+            at = all.len;
+        }
         if (p->kind == TERN_PIECE_CONTROL || (p->kind == TERN_PIECE_UNKNOWN && !*t->unk_surface))
             continue;
         if (p->kind == TERN_PIECE_BYTE && !t->show_bytes) {
@@ -184,7 +203,7 @@ static void decode_characters(const struct tern_token *t, const uint32_t *ids, s
         tern_buf_clear(&bytes);
         const char *text;
         size_t len;
-        surface(t, ids[i], &text, &len);
+        surface(t, ids->v[i], &text, &len);
         if (first && t->drop_first)
             add_without_marks(&all, text, len);
         else if (t->escape_whitespaces)
@@ -195,25 +214,38 @@ static void decode_characters(const struct tern_token *t, const uint32_t *ids, s
     }
     add_fallback(&all, bytes.data, bytes.len);
     size_t skip = t->strip_first && all.len && all.data[0] == ' ';
+    if (at != SIZE_MAX)
+        ids->at = to->len + (at > skip ? at - skip : 0);
     tern_buf_add(to, all.len ? all.data + skip : "", all.len - skip);
     to->failed |= all.failed | bytes.failed;
     tern_buf_free(&all);
     tern_buf_free(&bytes);
 }
 
-int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
-                      struct tern_buf *to, struct tern_err *err)
+int tern_token_decode_two(const struct tern_token *t, const uint32_t *ids, size_t n, size_t second,
+                          struct tern_buf *to, size_t *ret_at, struct tern_err *err)
 {
+    struct ids all = {.v = ids, .n = n, .second = second, .at = SIZE_MAX};
+
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= t->n_vocab)
             return tern_err_set(err, TERN_USAGE,
                                 "%s: id %u at place %zu is outside the vocabulary of %u", t->path,
                                 ids[i], i, t->n_vocab);
     if (t->format == TERN_TOKEN_SENTENCEPIECE)
-        decode_sentencepiece(t, ids, n, to);
+        decode_sentencepiece(t, &all, to);
     else if (t->byte_level)
-        decode_byte_level(t, ids, n, to);
+        decode_byte_level(t, &all, to);
     else
-        decode_characters(t, ids, n, to);
+        decode_characters(t, &all, to);
+    *ret_at = all.at == SIZE_MAX ? to->len : all.at;
     return tern_buf_check(to, "decoded text", err);
+}
+
+int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
+                      struct tern_buf *to, struct tern_err *err)
+{
+    size_t at;
+
+    return tern_token_decode_two(t, ids, n, n, to, &at, err);
 }

@@ -112,5 +112,10 @@ int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len
  * range, and when `to` overflows. */
 int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
                       struct tern_buf *to, struct tern_err *err);
+/* The same of two texts, the second from ids[second] on, which goes on with the first: no space is
+ * taken off there, and bytes of one make no character with bytes of the other.  to[*ret_at] is
+ * where the second begins. */
+int tern_token_decode_two(const struct tern_token *t, const uint32_t *ids, size_t n, size_t second,
+                          struct tern_buf *to, size_t *ret_at, struct tern_err *err);
 
 #endif

@@ -209,6 +209,60 @@ static void test_text(const struct tern_token *spm)
     tern_token_encoder_free(e);
 }
 
+#define BAD "\xef\xbf\xbd"
+
+/* The text of `ids` behind a prompt that ends with `before`; "broken" where a piece is
+ * no whole characters, or the pieces are not the text. */
+static char *behind(const struct tern_token *t, uint32_t before, const uint32_t *ids, size_t n)
+{
+    static const char *const stops[] = {"stop it", "\n\n\n\n\n"};
+    struct tern_infer_stream *s = tern_infer_stream_new(t, (int32_t)before, stops, 2, NULL);
+    struct tern_buf got = {0};
+    const char *text;
+    size_t len;
+    bool good = true;
+
+    for (size_t i = 0; i < n; i++) {
+        good &= tern_infer_stream_add(s, ids[i], &text, &len, NULL) == 0 && is_whole(text, len);
+        tern_buf_add(&got, text, len);
+    }
+    tern_infer_stream_end(s, &text, &len);
+    good &= is_whole(text, len);
+    tern_buf_add(&got, text, len);
+    text = tern_infer_stream_text(s, &len);
+    good &= len == got.len && (len == 0 || memcmp(text, got.data, len) == 0);
+    char *to = tern_strf("%s%.*s", good ? "" : "broken: ", (int)got.len, got.len ? got.data : "");
+    tern_buf_free(&got);
+    tern_infer_stream_free(s);
+    return to;
+}
+
+/* A prompt may end with a byte of a character, whole or not: its answer is a text of its own. */
+static void test_behind(const struct tern_token *t, const uint32_t *byte, bool runs,
+                        const char *what)
+{
+    static const struct {
+        const char *in, *out, *run, *what; /* run: where bad bytes spoil the others */
+        uint8_t before;
+    } cases[] = {
+        {"\n\n\n", "\n\n\n", "\n\n\n", "newlines behind an emoji are newlines", 0x80},
+        {"\xc3\xa9", "\xc3\xa9", "\xc3\xa9", "a character behind an emoji is whole", 0x80},
+        {"\xf0\n", BAD "\n", BAD BAD, "a cut character behind a newline is U+FFFD", '\n'},
+        {"\xa9\n", BAD "\n", BAD BAD, "the prompt's cut character takes no byte", 0xc3},
+        {"", "", "", "an answer without tokens is empty", 0x80},
+    };
+
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint32_t ids[4];
+        const size_t n = strlen(cases[c].in);
+        for (size_t i = 0; i < n; i++)
+            ids[i] = byte[(uint8_t)cases[c].in[i]];
+        char *got = behind(t, byte[cases[c].before], ids, n);
+        is(got, runs ? cases[c].run : cases[c].out, "%s: %s", what, cases[c].what);
+        free(got);
+    }
+}
+
 /* Text that is fed a byte at a time, until a stop. */
 static void test_stop(const struct tern_token *bytes)
 {
@@ -401,6 +455,12 @@ int main(void)
         test_characters(bytes, byte[0], true, "a vocabulary of bytes");
         test_characters(fall, byte[1], false, "characters and bytes");
         test_characters(spm, byte[2], true, "SentencePiece");
+        test_behind(bytes, byte[0], false, "a vocabulary of bytes");
+        test_behind(fall, byte[1], true, "characters and bytes");
+        test_behind(spm, byte[2], false, "SentencePiece");
+        char *word = behind(fall, byte[1][0x80], (uint32_t[]){261}, 1);
+        is(word, " a", "a word behind an emoji keeps its space");
+        free(word);
         test_text(spm);
         test_stop(bytes);
         ok(tern_token_begins(spm) && tern_token_begins(fall) && !tern_token_begins(none) &&

@@ -89,8 +89,8 @@ struct tern_instruct_row {
 int tern_instruct_encode(struct tern_instruct_encoder *e, const char *record, size_t len,
                          struct tern_instruct_row *ret_row, struct tern_err *err);
 
-/* A record up to its last answer, which may be missing: what a model continues.  Strings are not
- * terminated and live, as the ids, until the encoder's next call. */
+/* A record up to its last answer, which may be missing or empty: what a model continues.  Strings
+ * are not terminated and live, as the ids, until the encoder's next call. */
 struct tern_instruct_prompt {
     const uint32_t *ids; /* without the document's BOS */
     size_t n;

@@ -131,6 +131,14 @@ static const json_t *find(const json_t *record, const char *name)
     return json_is_null(v) ? NULL : v;
 }
 
+/* Is it there, and not empty? */
+static bool is_filled(const json_t *record, const char *name)
+{
+    const json_t *v = find(record, name);
+
+    return v && !(json_is_string(v) && json_string_length(v) == 0);
+}
+
 /* 1 and the field's text; 0 where it is missing or empty; -1. */
 static int get(const json_t *record, const char *name, struct text *ret, struct tern_err *err)
 {
@@ -223,11 +231,11 @@ static int no_chat(const struct tern_instruct_template *t, const char *name, str
                         name, t->name);
 }
 
-/* Are the fields there that a line must have? */
+/* Are the fields filled that a line must have? */
 static bool is_given(const struct tern_instruct_line *l, const json_t *record)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->parts[i].kind == TERN_INSTRUCT_FIELD && !find(record, l->parts[i].text))
+        if (l->parts[i].kind == TERN_INSTRUCT_FIELD && !is_filled(record, l->parts[i].text))
             return false;
     return true;
 }
@@ -290,7 +298,9 @@ static int read_role(const json_t *m, size_t i, enum role *ret_role, struct tern
                         i + 1, name);
 }
 
-static int read_message(const json_t *list, size_t i, struct message *ret, struct tern_err *err)
+/* `open`: the last answer may be empty. */
+static int read_message(const json_t *list, size_t i, bool open, struct message *ret,
+                        struct tern_err *err)
 {
     const json_t *m = json_array_get(list, i), *v;
 
@@ -307,7 +317,7 @@ static int read_message(const json_t *list, size_t i, struct message *ret, struc
         return tern_err_set(err, TERN_USAGE, "message %zu: its content is %s; a string is wanted",
                             i + 1, v ? type_name(v) : "missing");
     ret->text = (struct text){json_string_value(v), json_string_length(v)};
-    return ret->text.len
+    return ret->text.len || (open && ret->role == ASSISTANT && i + 1 == json_array_size(list))
                ? 0
                : tern_err_set(err, TERN_USAGE, "message %zu (%s) is empty; text is wanted", i + 1,
                               role_names[ret->role]);
@@ -371,7 +381,7 @@ static int render_chat(const struct tern_instruct_template *t, const json_t *lis
     if (put_message(t, &t->begin, (struct text){"", 0}, /* target= */ false, p, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        if (read_message(list, i, &m, err) < 0)
+        if (read_message(list, i, p->open, &m, err) < 0)
             return -1;
         if (i == 0 && m.role == SYSTEM && !t->system.n)
             return tern_err_set(err, TERN_USAGE,
@@ -389,6 +399,8 @@ static int render_chat(const struct tern_instruct_template *t, const json_t *lis
             join_system(t, system.text, &m.text, &p->scratch, err) < 0)
             return -1;
         system.text.len = m.role == USER ? 0 : system.text.len;
+        if (m.text.len == 0) /* no answer yet */
+            break;
         if (put_message(t, m.role == USER ? &t->user : &t->answer, m.text, m.role == ASSISTANT, p,
                         err) < 0)
             return -1;
@@ -413,7 +425,7 @@ static int need_either(const struct tern_instruct_template *t, const json_t *rec
 static int render_turn(const struct tern_instruct_template *t, const json_t *record,
                        struct tern_instruct_pieces *p, struct tern_err *err)
 {
-    const bool asks = p->open && !find(record, "response") && !find(record, "completion");
+    const bool asks = p->open && !is_filled(record, "response") && !is_filled(record, "completion");
     struct text user, context = {0}, answer;
 
     if (need_either(t, record, "instruction", "prompt", &user, err) < 0 ||

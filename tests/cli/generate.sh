@@ -93,6 +93,8 @@ is "$(jq -c '[.row, .reference]' out | head -2 | tr '\n' ' ')" '[0,"sees a dog"]
 gen checkpoints --from rows.jsonl --row 3 --template dolly; status 2; one_error; err_has "rows.jsonl: row 3: no field 'instruction'"
 gen checkpoints --from rows.jsonl --row 2..9 --template dolly; status 2; one_error; err_has 'rows.jsonl: row 3' "a bad row is named"
 head -3 rows.jsonl >good.jsonl
+echo '{"instruction": "the cat", "response": ""}' >open.jsonl
+gen checkpoints --from open.jsonl --template dolly -n 4 --json; status 0 "a record's answer may be empty"; is "$(jq -c .reference out)" null "it has no reference then"
 gen checkpoints --from good.jsonl --row 1..3 --template dolly; status 2; one_line; err_has 'has no row 3: it has 3, counted from 0'
 gen checkpoints --from good.jsonl --template nosuch; status 2; one_line; err_has 'nosuch'
 gen checkpoints --from good.jsonl --template llama3-chat; status 2; one_line; err_has 'special token'

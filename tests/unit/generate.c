@@ -342,47 +342,64 @@ static char *prompt_of(const char *template, const struct tern_token *t, const c
                                                "true") "," ADDED("265", "<|begin_of_text|>",       \
                                                                  "true")
 
+static const struct {
+    const char *template, *record, *want, *what;
+} prompt_cases[] = {
+    {"dolly", "{\"instruction\": \"Why?\", \"response\": \"So.\"}",
+     "### Instruction\nWhy?\n\n### Answer\n | ### Instruction\nWhy?\n\n### Answer\n | So.",
+     "a record's answer is kept apart"},
+    {"dolly", "{\"instruction\": \"Why?\", \"context\": \"c\"}",
+     "### Instruction\nWhy?\n\n### Context\nc\n\n### Answer\n | ### Instruction\nWhy?\n\n"
+     "### Context\nc\n\n### Answer\n | none",
+     "a record may have no answer"},
+    {"dolly", "{\"instruction\": \"Why?\", \"response\": \"\"}",
+     "### Instruction\nWhy?\n\n### Answer\n | ### Instruction\nWhy?\n\n### Answer\n | none",
+     "a record may have an empty answer"},
+    {"llama3-chat", "{\"prompt\": \"Why?\"}",
+     "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|><|start_header_id|>assistant"
+     "<|end_header_id|>\n\n | user\n\nWhy?assistant\n\n | none",
+     "a question alone is a chat"},
+    {"llama3-chat", "{\"prompt\": \"Why?\", \"completion\": \"\"}",
+     "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|><|start_header_id|>assistant"
+     "<|end_header_id|>\n\n | user\n\nWhy?assistant\n\n | none",
+     "so is one whose answer is empty"},
+    {"llama3-chat",
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}, {\"role\": "
+     "\"assistant\", \"content\": \"\"}]}",
+     "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|><|start_header_id|>assistant"
+     "<|end_header_id|>\n\n | user\n\nWhy?assistant\n\n | none",
+     "a conversation's last answer may be empty"},
+    {"llama3-chat",
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+     "\"assistant\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"c\"}]}",
+     "error 2: message 2 (assistant) is empty; text is wanted", "another answer may not"},
+    {"llama3-chat",
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+     "\"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}, "
+     "{\"role\": \"assistant\", \"content\": \"d\"}]}",
+     "<|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant"
+     "<|end_header_id|>\n\nb<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nc<|eot_id|>"
+     "<|start_header_id|>assistant<|end_header_id|>\n\n | user\n\naassistant\n\nbuser\n\nc"
+     "assistant\n\n | d",
+     "of a conversation the last answer is left out"},
+    {"dolly", "{\"context\": \"c\"}",
+     "error 2: no field 'instruction', which template dolly wants (found: context)",
+     "a prompt's own fields must be there"},
+    {"llama3-chat", "{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}]}",
+     "error 2: ends with the message of role system; an answer of the assistant is wanted",
+     "a system's message alone is no prompt"},
+};
+
 static void test_prompts(struct file f)
 {
-    static const struct {
-        const char *template, *record, *want, *what;
-    } cases[] = {
-        {"dolly", "{\"instruction\": \"Why?\", \"response\": \"So.\"}",
-         "### Instruction\nWhy?\n\n### Answer\n | ### Instruction\nWhy?\n\n### Answer\n | So.",
-         "a record's answer is kept apart"},
-        {"dolly", "{\"instruction\": \"Why?\", \"context\": \"c\"}",
-         "### Instruction\nWhy?\n\n### Context\nc\n\n### Answer\n | ### Instruction\nWhy?\n\n"
-         "### Context\nc\n\n### Answer\n | none",
-         "a record may have no answer"},
-        {"llama3-chat", "{\"prompt\": \"Why?\"}",
-         "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|><|start_header_id|>assistant"
-         "<|end_header_id|>\n\n | user\n\nWhy?assistant\n\n | none",
-         "a question alone is a chat"},
-        {"llama3-chat",
-         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
-         "\"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}, "
-         "{\"role\": \"assistant\", \"content\": \"d\"}]}",
-         "<|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant"
-         "<|end_header_id|>\n\nb<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nc<|eot_id|>"
-         "<|start_header_id|>assistant<|end_header_id|>\n\n | user\n\naassistant\n\nbuser\n\nc"
-         "assistant\n\n | d",
-         "of a conversation the last answer is left out"},
-        {"dolly", "{\"context\": \"c\"}",
-         "error 2: no field 'instruction', which template dolly wants (found: context)",
-         "a prompt's own fields must be there"},
-        {"llama3-chat", "{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}]}",
-         "error 2: ends with the message of role system; an answer of the assistant is wanted",
-         "a system's message alone is no prompt"},
-    };
-
     f.added = "[" HEADERS "]";
     struct tern_token *bytes = load(&f, NULL);
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *got = prompt_of(cases[i].template, bytes, cases[i].record);
+    for (size_t i = 0; i < sizeof prompt_cases / sizeof *prompt_cases; i++) {
+        char *got = prompt_of(prompt_cases[i].template, bytes, prompt_cases[i].record);
         /* BOS is the document's, where the template has it. */
         const char *at = strncmp(got, "<|begin_of_text|>", 17) == 0 ? got + 17 : got;
-        is(at, cases[i].want, "prompts: %s", cases[i].what);
+        is(at, prompt_cases[i].want, "prompts: %s", prompt_cases[i].what);
         free(got);
     }
     struct tern_instruct *chat = tern_instruct_open(

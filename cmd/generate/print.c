@@ -115,7 +115,7 @@ static void print_json(const struct generate_printer *p, const struct answer *a)
 
     json_object_set_new(j, "row", json_integer((json_int_t)prompt->number));
     if (prompt->text)
-        json_object_set_new(j, "prompt", tern_json_text(prompt->text));
+        json_object_set_new(j, "prompt", tern_json_textn(prompt->text, prompt->text_len));
     json_object_set_new(j, "prompt_tokens", json_integer(prompt->n));
     if (p->o.ids) {
         json_t *given = json_array();
@@ -124,9 +124,8 @@ static void print_json(const struct generate_printer *p, const struct answer *a)
         json_object_set_new(j, "prompt_ids", given);
     }
     if (a->stream) {
-        char *text = strndup(tern_infer_stream_text(a->stream, &len), len);
-        json_object_set_new(j, "text", tern_json_text(text));
-        free(text);
+        const char *text = tern_infer_stream_text(a->stream, &len);
+        json_object_set_new(j, "text", tern_json_textn(text, len));
     } else if (!p->o.ids) {
         json_object_set_new(j, "text", json_string(""));
     }
@@ -140,7 +139,7 @@ static void print_json(const struct generate_printer *p, const struct answer *a)
     json_decref(logprobs);
     json_object_set_new(j, "end", json_string(whys[a->why]));
     if (prompt->answer)
-        json_object_set_new(j, "reference", tern_json_text(prompt->answer));
+        json_object_set_new(j, "reference", tern_json_textn(prompt->answer, prompt->answer_len));
     tern_json_line(stdout, j);
     json_decref(j);
 }

@@ -46,17 +46,22 @@ void tern_json_set_real(json_t *to, const char *key, const char *class, double v
 
 json_t *tern_json_text(const char *s)
 {
+    return tern_json_textn(s, s ? strlen(s) : 0);
+}
+
+json_t *tern_json_textn(const char *s, size_t len)
+{
     if (!s)
         return json_null();
-    json_t *whole = json_string(s);
+    json_t *whole = json_stringn(s, len);
     struct tern_buf b = {0};
 
     if (whole)
         return whole;
-    while (*s) {
+    for (const char *end = s + len; s < end;) {
         size_t n = 1;
         json_t *one = NULL; /* jansson decides whether it is a character */
-        for (; n <= 4 && n <= strlen(s) && !(one = json_stringn(s, n)); n++)
+        for (; n <= 4 && n <= (size_t)(end - s) && !(one = json_stringn(s, n)); n++)
             ;
         if (one)
             tern_buf_add(&b, s, n);
@@ -65,7 +70,7 @@ json_t *tern_json_text(const char *s)
         s += one ? n : 1;
         json_decref(one);
     }
-    whole = json_string(b.data);
+    whole = json_stringn(b.data, b.len);
     tern_buf_free(&b);
     return whole;
 }

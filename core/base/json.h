@@ -23,6 +23,8 @@ void tern_json_set_real(json_t *to, const char *key, const char *class, double v
 /* A string; each byte that is not UTF-8 (in a typed name or reason, at a cut) becomes U+FFFD, since
  * JSON would refuse the text.  NULL gives null.  A new reference. */
 json_t *tern_json_text(const char *s);
+/* The same of `len` bytes, NULs among them. */
+json_t *tern_json_textn(const char *s, size_t len);
 
 /* Write indented, keys in the order they were set; adds a newline.  Characters that are unsafe on a
  * terminal (tern_str_character) are escaped, here and by tern_json_line. */

@@ -57,6 +57,15 @@ bos() { gen checkpoints -p 'the cat' -n 1 --json --ids "$@"; jq -c '[.prompt_ids
 is "$(bos)" '[true,true]' "a prompt begins with BOS where the tokenizer's library puts it"
 is "$(bos --no-bos)" '[false,true]' "--no-bos leaves it out"
 
+echo '{"instruction": "the\u0000cat", "response": "a\u0000b"}' >nul.jsonl; gen checkpoints --from nul.jsonl --template dolly -n 1 --json
+is "$(jq -c '.prompt | split("\n")[1]' out)" '"the\u0000cat"' "JSON has what stands behind a prompt's NUL"
+is "$(jq -c .reference out)" '"a\u0000b"' "and behind a reference's"
+# Every token is a NUL and its number.
+jq -n '{added_tokens: [], pre_tokenizer: {type: "ByteLevel", add_prefix_space: false, use_regex: true}, decoder: {type: "ByteLevel"},
+        model: {type: "BPE", vocab: ([range(800) | {key: "\u0100\(.)", value: .}] | from_entries), merges: []}}' >nul.json
+echo '1 5 6' >ids; gen checkpoints -t nul.json --prompt-ids ids -n 3 --json
+is "$(jq -c .text out)" "$(jq -c '.ids | map("\u0000\(.)") | add' out)" "and behind those of the text"
+
 # ---- where a text ends
 read -r -a made <<<"$ids"
 echo "{\"eos_token_id\": [799, ${made[3]}, 798]}" >hf/generation_config.json

@@ -138,6 +138,10 @@ static void test_text(void)
     json_t *j = tern_json_text(NULL);
     ok(json_is_null(j), "no text is null");
     json_decref(j);
+    j = tern_json_textn("a\0\xff\0z!", 5);
+    ok(json_string_length(j) == 7 && memcmp(json_string_value(j), "a\0\xef\xbf\xbd\0z", 7) == 0,
+       "text of a given length as JSON keeps its NULs");
+    json_decref(j);
 }
 
 static void test_fs(void)

@@ -291,8 +291,8 @@ static int add_ids(struct generate_prompts *to, char *line, const char *path, st
 
     if (!p || !(p->ids = tern_alloc(strlen(line) / 2 + 1, sizeof *p->ids, "a prompt", err)))
         return -1;
-    for (char *save = NULL, *w = strtok_r(line, " \t,", &save); w;
-         w = strtok_r(NULL, " \t,", &save)) {
+    for (char *save = NULL, *w = strtok_r(line, " \t\r,", &save); w;
+         w = strtok_r(NULL, " \t\r,", &save)) {
         if (tern_str_int(w, 0, INT32_MAX, &id) < 0)
             return tern_err_set(err, TERN_USAGE, "%s:%zu: '%.40s' is not an id", path, to->n, w);
         p->ids[n++] = (int32_t)id;

@@ -175,6 +175,8 @@ bad 'has no tokenizer' bare -p a
 gen bare -t model -p 'the cat' -n 12; cmp -s out greedy; ok $? "--tokenizer names one" || cat err
 echo '1 5 6 7' >ids; echo '1 9' >>ids
 gen bare --prompt-ids ids --ids -n 4; status 0; is "$(wc -w <out)" 8 "ids need no tokenizer"
+printf '1 5\t6, 7\r\n1 9\r\n' >crlf; cp out lines
+gen bare --prompt-ids crlf --ids -n 4; cmp -s out lines; ok $? "their lines may end with CR and LF" || cat out err
 echo '1 800' >ids; bad 'id 800 is outside' bare --prompt-ids ids --ids
 printf '1 2\n1 x\n' >ids; bad "ids:2: 'x' is not an id" bare --prompt-ids ids --ids
 printf '1 2\n\n3\n' >ids; bad "ids:2: an empty prompt" bare --prompt-ids ids --ids

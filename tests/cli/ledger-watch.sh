@@ -96,7 +96,7 @@ for again in range(2):
     assert open("before").read() == open("stopped").read()
     t.send("clear\r"); t.wait("ready>", without=["Stopped"])
     t.send("fg\r"); t.wait("[1 curves]", "q quit", without=["ready>"])
-os.kill(t.front(), signal.SIGSTOP); t.wait("Stopped"); t.send("fg\r"); t.wait("[1 curves]", "q quit", without=["ready>"])
+os.kill(t.front(), signal.SIGSTOP); t.wait("Stopped", "ready>"); t.send("fg\r"); t.wait("[1 curves]", "q quit", without=["ready>"])
 t.send("\x1a"); t.wait("Stopped", "ready>", without=["[1 curves]"])
 t.send("clear; p=$(jobs -p); kill %1; while kill -0 $p; do sleep 0.1; done 2>/dev/null; echo gone $((40 + 3))\r"); t.wait("gone 43")
 t.send("stty -a >after; exit\r"); assert t.end() == 0
@@ -114,10 +114,10 @@ subprocess.run([sys.argv[4], "ledger", "new", "1", "0", "1", "200"], env=env, st
 t = watch("fresh", "--every", "0.1"); t.wait("[1 curves]", "record 1"); t.wait("q quit"); t.rows.clear()
 t.until("three ages", lambda: len(t.rows) >= 3)
 assert set(t.rows) == {1}, t.rows
-t.send("p"); t.wait("PAUSED"); t.rows.clear(); sent = t.sent
+t.send("p"); t.wait("PAUSED"); t.rows.clear()
 t.send("zzz4"); t.wait("[4 events]"); t.rows.clear()
-t.send("zzz"); t.send("2"); t.wait("[2 phases]"); n = len(t.rows)
-assert n <= 24 and n == len(set(t.rows)), t.rows
+t.send("zzz2"); t.wait("[2 phases]"); body = [r for r in t.rows if r != 1]
+assert 2 in body and len(body) == len(set(body)), t.rows
 t.send("q"); assert t.end() == 0
 P
 cp -r ledger kept

@@ -20,7 +20,6 @@ class Terminal:
             os.execvp(argv[0], argv)
         self.columns, self.height = columns, rows
         self.kept = b""  # bytes of a sequence or character that is not whole
-        self.sent = 0
         self.rows, self.modes = [], set()
         self.main = self.other = None
         self.x = self.y = 0
@@ -73,7 +72,6 @@ class Terminal:
             self.x += 1
 
     def feed(self, data):
-        self.sent += len(data)
         data, self.kept, at = self.kept + data, b"", 0
         while at < len(data):
             if data[at] == 0x1B:

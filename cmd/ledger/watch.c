@@ -69,6 +69,8 @@ static void look(struct watch *w)
         tern_ledger_metrics(r.ledger, &r.metrics, &err) == 0) {
         r.run = r.runs.n ? &r.runs.runs[0] : NULL;
         r.state = r.run ? show_state(r.run) : NULL;
+        /* Names are sorted: one that is new would move those behind it. */
+        w->metric = watch_metric_number(&r, watch_metric_name(&w->run, w->metric));
         run_free(&w->run);
         w->run = r;
         w->lost = (struct tern_err){0};
@@ -393,7 +395,7 @@ static void take_key(struct watch *w, int key)
             choose_metric(w, key == 'm');
         break;
     case 'l':
-        w->log_y = !w->log_y;
+        w->log_y = w->log_y != (w->pane == WATCH_CURVES);
         break;
     case 'p':
     case ' ':

@@ -37,6 +37,7 @@ bool watch_screen_can(void);
  * crashes. Messages of the log are kept back until then. */
 int watch_screen_open(struct tern_err *err);
 void watch_screen_close(void);
+/* As the terminal tells it; 80 by 24 where it does not. */
 void watch_screen_size(int *ret_columns, int *ret_rows);
 /* Send the lines that are not on the screen yet, by one write; nothing where none changed. */
 int watch_screen_draw(const struct watch_frame *f, struct tern_err *err);
@@ -91,6 +92,10 @@ struct watch_place {
 
 /* Metrics that curves can show one by one: none of a single rank, a training set or a spread. */
 size_t watch_metrics(const struct watch_run *r);
+/* The name of the `which`-th of them, from 1, of the ledger's memory; NULL: there is none. */
+const char *watch_metric_name(const struct watch_run *r, size_t which);
+/* Its number, from 1; 0: there is none of that name (or `name` is NULL). */
+size_t watch_metric_number(const struct watch_run *r, const char *name);
 /* Add the lines of a pane, each at most as wide as the place; pictures as high as it. */
 int watch_pane(struct tern_buf *to, enum watch_pane pane, const struct watch_run *r,
                const struct watch_place *p, struct tern_err *err);

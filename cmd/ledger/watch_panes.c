@@ -37,13 +37,20 @@ size_t watch_metrics(const struct watch_run *r)
     return n;
 }
 
-/* The `which`-th of them, from 1. */
-static const char *metric_at(const struct watch_run *r, size_t which)
+const char *watch_metric_name(const struct watch_run *r, size_t which)
 {
-    for (size_t i = 0; i < r->metrics.n; i++)
+    for (size_t i = 0; which > 0 && i < r->metrics.n; i++)
         if (is_shown(r->metrics.names[i]) && --which == 0)
             return r->metrics.names[i];
     return NULL;
+}
+
+size_t watch_metric_number(const struct watch_run *r, const char *name)
+{
+    for (size_t n = watch_metrics(r); name && n > 0; n--)
+        if (strcmp(watch_metric_name(r, n), name) == 0)
+            return n;
+    return 0;
 }
 
 struct picture {
@@ -137,7 +144,7 @@ static int curves(struct tern_buf *to, const struct watch_run *r, const struct w
                   struct tern_err *err)
 {
     static const struct plot_axis steps = {SHOW_STEPS, "step", 1};
-    const char *metric = p->metric ? metric_at(r, p->metric) : NULL;
+    const char *metric = watch_metric_name(r, p->metric);
     struct picture c = {0};
     struct plot_marks marks = {0};
     int rc = -1;

@@ -120,7 +120,17 @@ t.send("zzz2"); t.wait("[2 phases]"); body = [r for r in t.rows if r != 1]
 assert 2 in body and len(body) == len(set(body)), t.rows
 t.send("q"); assert t.end() == 0
 P
-cp -r ledger kept
+on "a metric stays chosen when one is new before it in the alphabet" <<'P'
+def write(*words, **names):
+    out = subprocess.run([sys.argv[4], "ledger", *words], env=dict(os.environ, WRITER_NAME="grows", WRITER_SPEED="2", **names), stdout=subprocess.PIPE, check=True).stdout
+    return out.decode().split()[0]
+run = write("new", "1", "0", "1", "50")
+t = watch("grows", "--every", "0.1"); t.wait("[1 curves]"); t.send("m"); t.wait("lr: ", "(2 of 5)")
+write(run, "2", "50", "51", "60", WRITER_PHASES="1"); t.wait("step 60/", "lr: ", "of 11)"); t.send("q"); assert t.end() == 0
+P
+on "keys come from the terminal where stdin is another file" <<'P'
+t = Terminal(80, 24, ["bash", "-c", "tern ledger watch crash </dev/null"]); t.wait("[1 curves]"); t.send("4"); t.wait("[4 events]"); t.send("q"); assert t.end() == 0
+P
 on "new records appear, the end stays in sight, and a ledger that is gone is tried again" <<'P'
 env = dict(os.environ, WRITER_NAME="crash", WRITER_SPEED="2", WRITER_EVENT="it was found")
 t = watch("crash", "--every", "0.1", "--pane", "events"); t.wait("[4 events]", "step 350/400")

@@ -229,7 +229,7 @@ enum { PHASES = sizeof phases / sizeof *phases };
 
 static char *put_seconds(char to[16], double v)
 {
-    snprintf(to, 16, isfinite(v) ? v < 10 ? "%.3f" : "%.1f" : "", v);
+    snprintf(to, 16, !isfinite(v) ? "" : v < 0.1 ? "%.4f" : v < 10 ? "%.3f" : "%.1f", v);
     return to;
 }
 
@@ -283,9 +283,9 @@ static void put_stalls(struct tern_buf *to, const struct watch_run *r)
         for (size_t i = 0; i < s.n; i++)
             sum += s.value[i];
         tern_buf_printf(to,
-                        "  Training stood still %.3f s for the checkpoint of step %.0f; the mean "
-                        "of %zu is %.3f s.\n",
-                        newest(s.value, s.n), s.step[s.n - 1], s.n, sum / (double)s.n);
+                        "  Checkpoint of step %.0f: training stood still %.3f s (mean of %zu: %.3f "
+                        "s).\n",
+                        s.step[s.n - 1], newest(s.value, s.n), s.n, sum / (double)s.n);
     }
     tern_ledger_series_free(&s);
 }

@@ -74,6 +74,10 @@ static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step
     struct tern_ledger_checkpoint c = {
         .step = step, .path = path, .bytes = 123456789, .shards = 4, .state = "published"};
     check(tern_ledger_spool_checkpoint(s, &c, &err));
+    if (getenv("WRITER_RANKS")) {
+        const struct tern_ledger_value stall = {"checkpoint_stall_seconds", 1e-3 * (double)step};
+        check(tern_ledger_spool_step(s, step, &stall, 1, &err));
+    }
     evaluate(s, step);
     if (getenv("WRITER_PHASES")) {
         const double samples = 8 * (double)step;

@@ -14,9 +14,8 @@
  *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
  *     WRITER_SETS=LIST    held-out sets, with commas between (default: general)
  *     WRITER_PHASES=1     phases of each step, its gradient's norm, the mix at each hundredth, too
- *     WRITER_RANKS=N      with WRITER_SPEED: phases of each of N ranks (1 to 8), the last one
- * slowest WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a
- * check
+ *     WRITER_RANKS=N      with WRITER_SPEED: N ranks (1 to 8), the last one slowest; stalls, too
+ *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
  */
 #include "core/base/clock.h"
 #include "core/ledger/ledger.h"

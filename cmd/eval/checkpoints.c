@@ -30,9 +30,9 @@ struct work {
     struct tern_ckpt_entry *entries; /* all of the folder */
     size_t n_entries;
     const struct tern_ckpt_entry **chosen;
-    size_t n_chosen, n_damaged;
+    size_t n_chosen, n_damaged, n_removed;
     struct best best[EVAL_SETS_MAX];
-    json_t *rows, *damaged; /* with --json */
+    json_t *rows, *damaged, *removed; /* with --json */
 };
 
 /* ---------------------------------------------------------------- which */
@@ -158,7 +158,9 @@ static void tell(struct work *w, json_t *sets, const struct tern_ckpt_entry *c, 
 
 static void print_best(const struct work *w)
 {
-    for (size_t i = 0; !eval.json && w->n_chosen - w->n_damaged > 1 && i < w->job->n_sets; i++)
+    const size_t n = w->n_chosen - w->n_damaged - w->n_removed;
+
+    for (size_t i = 0; !eval.json && n > 1 && i < w->job->n_sets; i++)
         if (w->best[i].step)
             tern_cmd_say("best on %s: %.4f a token, step %" PRIu64, w->job->sets[i].name,
                          exp(w->best[i].nll_token), w->best[i].step);
@@ -173,6 +175,7 @@ static int print_json(struct work *w, struct tern_err *err)
     json_object_set_new(top, "by", json_string(w->record.by));
     json_object_set(top, "checkpoints", w->rows);
     json_object_set(top, "damaged", w->damaged);
+    json_object_set(top, "removed", w->removed);
     int rc = tern_json_print(stdout, top, err);
     json_decref(top);
     return rc;
@@ -184,7 +187,10 @@ static int print_json(struct work *w, struct tern_err *err)
 static void set_aside(struct work *w, const struct tern_ckpt_entry *c, const char *why)
 {
     if (!tern_fs_exists(c->path)) {
+        w->n_removed++;
         tern_warn("%s: was removed before it was evaluated", c->path);
+        json_array_append_new(w->removed, json_pack("{s:I, s:o}", "step", (json_int_t)c->step,
+                                                    "path", tern_json_text(c->path)));
         return;
     }
     w->n_damaged++;
@@ -201,16 +207,23 @@ static int agree_on(const struct eval_job *j, struct order *o, struct tern_err *
     return tern_fabric_broadcast(j->world, o, sizeof *o, TERN_U8, 0, err);
 }
 
-/* All ranks: evaluate the ordered sets into out[n_sets].  1: the weights cannot be read, `err` says
- * why; tried again they would be no better. */
+/* All ranks: evaluate the ordered sets into out[n_sets].  1, on all: the weights cannot be read,
+ * and tried again they would be no better; `err` says why. */
 static int carry_out(const struct eval_job *j, const struct order *o, struct work *w,
                      const struct tern_ckpt_entry *c, struct tern_infer_eval *out,
                      struct tern_err *err)
 {
-    struct tern_llama *m = eval_job_load(j, o->path, err);
+    int unread;
+    struct tern_llama *m = eval_job_load(j, o->path, &unread, err);
 
-    if (!m)
-        return err->code == TERN_TEMPFAIL ? -1 : 1;
+    if (!m) {
+        /* Rank 0 names it, and knows why only where it cannot read it, either. */
+        if (unread > 0 && unread == tern_fabric_comm_rank(j->world))
+            tern_warn("rank %d: %s", unread, err->text);
+        if (unread > 0 && w)
+            tern_err_set(err, err->code, "rank %d cannot read it; its message says why", unread);
+        return unread < 0 ? -1 : 1;
+    }
     int rc = 0;
     for (size_t i = 0; i < j->n_sets && rc == 0; i++) {
         if (!(o->sets >> i & 1))
@@ -266,9 +279,23 @@ static int one(struct work *w, const struct tern_ckpt_entry *c, struct tern_err 
     return 0;
 }
 
+/* Is all done that was chosen, as far as it is there? */
+static int judge(const struct work *w, struct tern_err *err)
+{
+    if (w->n_damaged)
+        return tern_err_set(err, TERN_FAILED,
+                            "%zu of %zu checkpoints cannot be read, and %s left out", w->n_damaged,
+                            w->n_chosen, w->n_damaged > 1 ? "were" : "was");
+    return w->n_removed < w->n_chosen
+               ? 0
+               : tern_err_set(err, TERN_FAILED,
+                              "nothing was evaluated: what was chosen was removed before its turn");
+}
+
 static int lead(struct eval_job *j, struct tern_err *err)
 {
-    struct work w = {.job = j, .rows = json_array(), .damaged = json_array()};
+    struct work w = {
+        .job = j, .rows = json_array(), .damaged = json_array(), .removed = json_array()};
     struct order end = {.sets = 0};
     int rc = eval_record_open(&w.record, j, err);
 
@@ -284,15 +311,13 @@ static int lead(struct eval_job *j, struct tern_err *err)
     }
     /* Whatever happened, the other ranks wait for it. */
     agree_on(j, &end, NULL);
-    if (rc == 0 && w.n_damaged)
-        rc =
-            tern_err_set(err, TERN_FAILED, "%zu of %zu checkpoints cannot be read, and %s left out",
-                         w.n_damaged, w.n_chosen, w.n_damaged > 1 ? "were" : "was");
+    rc = rc == 0 ? judge(&w, err) : rc;
     eval_record_close(&w.record);
     tern_ckpt_list_free(w.entries, w.n_entries);
     free(w.chosen);
     json_decref(w.rows);
     json_decref(w.damaged);
+    json_decref(w.removed);
     return rc;
 }
 

@@ -50,11 +50,16 @@ int eval_job_open(struct eval_job *j, const char *typed, const struct tern_fabri
 void eval_job_close(struct eval_job *j);
 bool eval_job_first(const struct eval_job *j); /* is this rank 0? */
 
-/* All ranks together: -1 where one of them has `rc` below 0; `err` of the others says so. */
+/* All ranks together: -1 where one of them has `rc` below 0.  Each `err` has then the gravest code
+ * of all (TERN_TEMPFAIL before the others); that of a rank that did not fail says that another did.
+ */
 int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err);
 
-/* The weights at `path`, on every rank; NULL on all where one cannot read them. */
-struct tern_llama *eval_job_load(const struct eval_job *j, const char *path, struct tern_err *err);
+/* The weights at `path`, on every rank; NULL on all where one fails.  *ret_unread, the same on all,
+ * is then the lowest rank that cannot read what is there and never will; -1: a passing fault, or of
+ * something else. */
+struct tern_llama *eval_job_load(const struct eval_job *j, const char *path, int *ret_unread,
+                                 struct tern_err *err);
 /* Perplexity on set `i`. */
 int eval_job_measure(const struct eval_job *j, struct tern_llama *m, size_t i,
                      struct tern_infer_eval *ret_eval, struct tern_err *err);

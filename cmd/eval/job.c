@@ -23,17 +23,19 @@ bool eval_job_first(const struct eval_job *j)
 
 int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err)
 {
-    int32_t failed = rc < 0;
+    int32_t code = rc < 0 ? (int32_t)err->code : 0;
     struct tern_err lost;
 
-    if (tern_fabric_all_reduce(j->world, &failed, 1, TERN_I32, TERN_MAX, &lost) < 0) {
+    if (tern_fabric_all_reduce(j->world, &code, 1, TERN_I32, TERN_MAX, &lost) < 0) {
         if (rc == 0)
             *err = lost;
         return -1;
     }
-    if (failed && rc == 0)
+    if (code && rc == 0)
         tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
-    return failed ? -1 : 0;
+    if (code)
+        err->code = (enum tern_code)code;
+    return code ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- the run and its recipe */
@@ -214,15 +216,20 @@ void eval_job_close(struct eval_job *j)
 
 /* ---------------------------------------------------------------- one model */
 
-static struct tern_llama *load(const struct eval_job *j, const char *path, struct tern_err *err)
+/* *ret_unread: what is at `path` is at fault. */
+static struct tern_llama *load(const struct eval_job *j, const char *path, bool *ret_unread,
+                               struct tern_err *err)
 {
     const struct tern_recipe *r = j->recipe;
     struct tern_infer_source source;
     struct tern_llama *m = NULL;
     bool good = false;
 
-    if (tern_infer_open(path, &source, err) < 0)
+    *ret_unread = false;
+    if (tern_infer_open(path, &source, err) < 0) {
+        *ret_unread = err->code != TERN_TEMPFAIL;
         return NULL;
+    }
     if (r->batch.seq_len > source.config.max_position) {
         tern_recipe_fail(r, "batch.seq_len", err,
                          "%d tokens, but %s was made for %d (max_position_embeddings).",
@@ -235,6 +242,7 @@ static struct tern_llama *load(const struct eval_job *j, const char *path, struc
                                                      .bf16 = r->precision == TERN_PRECISION_BF16},
                         err);
     good = m && tern_infer_read(&source, m, err) == 0;
+    *ret_unread = m && !good && err->code != TERN_TEMPFAIL;
 out:
     tern_infer_close(&source);
     if (!good)
@@ -242,13 +250,28 @@ out:
     return good ? m : NULL;
 }
 
-struct tern_llama *eval_job_load(const struct eval_job *j, const char *path, struct tern_err *err)
+/* After a failure: the lowest rank that cannot read the weights; -1 where one failed otherwise. */
+static int find_unread(const struct eval_job *j, bool failed, bool unread)
 {
+    /* The greatest: did a rank fail otherwise, and the lowest of the others. */
+    int32_t v[2] = {failed && !unread, unread ? -tern_fabric_comm_rank(j->world) : -INT32_MAX};
+
+    if (tern_fabric_all_reduce(j->world, v, 2, TERN_I32, TERN_MAX, NULL) < 0 || v[0])
+        return -1;
+    return v[1] == -INT32_MAX ? -1 : -v[1];
+}
+
+struct tern_llama *eval_job_load(const struct eval_job *j, const char *path, int *ret_unread,
+                                 struct tern_err *err)
+{
+    bool unread;
+
     /* Rank 0 tells for all, which work at one speed. */
     if (eval_job_first(j))
         tern_progress_begin("parameters", "%s", path);
-    struct tern_llama *m = load(j, path, err);
+    struct tern_llama *m = load(j, path, &unread, err);
     if (eval_job_agree(j, m ? 0 : -1, err) < 0) {
+        *ret_unread = find_unread(j, /* failed= */ !m, unread);
         tern_progress_end();
         tern_llama_free(m);
         return NULL;

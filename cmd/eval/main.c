@@ -47,7 +47,8 @@ static const struct tern_opt opts[] = {
 static int evaluate(const struct eval_job *j, const char *path, struct tern_infer_eval *out,
                     struct tern_err *err)
 {
-    struct tern_llama *m = eval_job_load(j, path, err);
+    int unread;
+    struct tern_llama *m = eval_job_load(j, path, &unread, err);
     int rc = m ? 0 : -1;
 
     for (size_t i = 0; i < j->n_sets && rc == 0; i++)

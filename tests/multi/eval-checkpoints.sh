@@ -89,6 +89,76 @@ done
 run tern eval tiny --checkpoints 3..4 --json; status 1; python3 -c 'import json; r = json.load(open("out")); assert [d["step"] for d in r["damaged"]] == [3] and [c["step"] for c in r["checkpoints"]] == [4], r'; ok $? "--json names the damaged ones"
 rm -rf checkpoints; mv sound checkpoints
 
+# ---- what is no damage ends the command
+for ranks in 1 2; do
+    run tern eval tiny --checkpoints all --set batch.seq_len=4096 --ranks $ranks; status 2 "rows that are longer than the model takes are a usage error (ranks $ranks)"
+    err_has "batch.seq_len: 4096 tokens"; ! grep -q 'left out' err; ok $? "no checkpoint is called damaged then (ranks $ranks)" || cat err
+done
+if [ -n "${TERN_SANITIZE-}" ]; then
+    skip "faults of one rank: the sanitizer wants to be loaded first"
+else
+    # open(2) of a path with $FAIL fails in the third child, rank 2; with $HOLD it waits for a file, "go".
+    gcc -shared -fPIC -x c -o open.so - -ldl <<'C' || exit 1
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <fcntl.h>
+static int children, self = -1;
+pid_t fork(void)
+{
+    pid_t pid = ((pid_t(*)(void))dlsym(RTLD_NEXT, "fork"))();
+    if (pid == 0)
+        self = children;
+    children++;
+    return pid;
+}
+static int real(const char *path, int flags, int mode)
+{
+    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64"))(path, flags, mode);
+}
+int open64(const char *path, int flags, ...)
+{
+    const char *fail = getenv("FAIL"), *hold = getenv("HOLD");
+    va_list more;
+    va_start(more, flags);
+    int mode = flags & O_CREAT ? va_arg(more, int) : 0;
+    va_end(more);
+    if (fail && self == 2 && strstr(path, fail)) {
+        close(real("failed", O_CREAT | O_WRONLY, 0600));
+        return errno = atoi(getenv("FAIL_ERRNO")), -1;
+    }
+    if (hold && strstr(path, hold)) {
+        close(real("held", O_CREAT | O_WRONLY, 0600));
+        while (access("go", F_OK) < 0)
+            usleep(5000);
+    }
+    return real(path, flags, mode);
+}
+C
+    faulty() { rm -f failed; run env LD_PRELOAD="$WORK/open.so" FAIL="$1" FAIL_ERRNO="$2" tern eval tiny --again --checkpoints "${@:3}"; [ -e failed ]; ok $? "rank 2 cannot open it"; }
+    faulty step-00000003/shard 5 2..4 --ranks 3; status 75 "a passing fault of one rank ends all (EIO)"
+    is "$(grep -c 'Input/output error' err)" 1 "its cause is told"; ! grep -q 'left out' err; ok $? "and the checkpoint is not called damaged" || cat err
+    faulty step-00000003/shard 13 2..4 --ranks 3; status 1 "what one rank cannot read is left out"
+    err_has "1 of 3 checkpoints cannot be read"; is "$(grep -c 'Permission denied' err)" 1 "the cause is told, whichever rank has it" || cat err
+    is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "2 4" "all ranks go on with the next"
+
+    # ---- a run that goes on meanwhile: checkpoints are removed, steps evaluated
+    held() { # STEP ARGS...: tern eval, in the background, which waits at the checkpoint of that step
+        rm -f held go; env LD_PRELOAD="$WORK/open.so" HOLD="step-0000000$1/shard" tern eval tiny --again --checkpoints "${@:2}" >out 2>err & pid=$!
+        cmd="tern eval, held"; until_true test -e held
+    }
+    let_go() { : >go; wait $pid; rc=$?; }
+    cp -r checkpoints sound
+    held 2 2..4 --json; rm -r checkpoints/step-00000003; let_go; status 0
+    is "$(jq -c '[[.checkpoints[].step], [.removed[].step], .damaged]' out)" '[[2,4],[3],[]]' "--json names what was removed before its turn"; err_has "step-00000003: was removed before it was evaluated"
+    held 2 2; rm -r checkpoints/step-00000002; let_go; status 1 "nothing evaluated is a failure"; err_has "nothing was evaluated"
+    rm -rf checkpoints; mv sound checkpoints
+fi
+
 # ---- killed: what it told is recorded; going on does the rest
 for i in $(seq 40); do cat train.jsonl; done >long.jsonl; tern data build --tokenizer model -o long.tds long.jsonl 2>/dev/null
 tern eval tiny --checkpoints all --data long=long.tds >told 2>/dev/null & pid=$!

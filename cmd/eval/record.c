@@ -126,6 +126,29 @@ static bool own(const struct eval_record *r, uint64_t step, const char *set)
     return false;
 }
 
+/* Read again what the run evaluated: while it works, it may have evaluated the step by now. */
+static int read_again(struct eval_record *r, struct tern_err *err)
+{
+    const struct eval_run *run = &r->job->run;
+    struct tern_ledger_rows evals = {0}, evaluated = {0};
+    struct tern_ledger *now = tern_ledger_open_run(run->home, run->id, err);
+    int rc = now && tern_ledger_evals(now, &evals, err) == 0 &&
+                     tern_ledger_evaluated_rows(now, &evaluated, err) == 0
+                 ? 0
+                 : -1;
+
+    tern_ledger_close(now);
+    if (rc < 0) {
+        tern_ledger_rows_free(&evals);
+        return -1;
+    }
+    tern_ledger_rows_free(&r->evals);
+    tern_ledger_rows_free(&r->evaluated);
+    r->evals = evals;
+    r->evaluated = evaluated;
+    return 0;
+}
+
 /* The attempt that made the checkpoint, by its digest, else by its step; else the newest. */
 static unsigned attempt_of(const struct eval_record *r, const struct tern_ckpt_entry *c)
 {
@@ -167,24 +190,28 @@ void eval_record_add(struct eval_record *r, const struct tern_ckpt_entry *c, siz
 {
     const struct eval_set *set = &r->job->sets[i];
     const struct tern_recipe *recipe = r->job->recipe;
-    const struct tern_ledger_evaluated row = {.eval = {.step = (int64_t)c->step,
-                                                       .set = set->name,
-                                                       .nll = e->nll,
-                                                       .tokens = (int64_t)e->tokens,
-                                                       .bytes = (int64_t)e->bytes},
-                                              .checkpoint_sha256 = c->digest,
-                                              .set_sha256 = set->sha256,
-                                              .precision = precision_of(recipe),
-                                              .seq_len = recipe->batch.seq_len,
-                                              .isolate = recipe->data.isolate,
-                                              .by = r->by,
-                                              .counts = r->as_run && !own(r, c->step, set->name)};
+    struct tern_ledger_evaluated row = {
+        .eval = {.step = (int64_t)c->step,
+                 .set = set->name,
+                 .nll = e->nll,
+                 .tokens = (int64_t)e->tokens,
+                 .bytes = (int64_t)e->bytes},
+        .checkpoint_sha256 = c->digest,
+        .set_sha256 = set->sha256,
+        .precision = precision_of(recipe),
+        .seq_len = recipe->batch.seq_len,
+        .isolate = recipe->data.isolate,
+        .by = r->by,
+    };
     struct tern_err why;
 
     if (!r->writable)
         return;
-    if (turn_to(r, attempt_of(r, c), &why) < 0 ||
-        tern_ledger_evaluated_add(r->spool, &row, &why) < 0) {
+    int rc = turn_to(r, attempt_of(r, c), &why);
+    if (rc == 0 && r->as_run)
+        rc = read_again(r, &why);
+    row.counts = r->as_run && !own(r, c->step, set->name);
+    if (rc < 0 || tern_ledger_evaluated_add(r->spool, &row, &why) < 0) {
         tern_warn("%s: evaluations are not recorded", why.text);
         r->writable = false;
     }

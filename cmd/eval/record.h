@@ -6,7 +6,8 @@
 
 struct eval_record {
     const struct eval_job *job;
-    struct tern_ledger_rows evals, evaluated, checkpoints;
+    struct tern_ledger_rows evals, evaluated; /* read again before each value is added */
+    struct tern_ledger_rows checkpoints;
     struct tern_ledger_spool *spool; /* of `attempt` */
     unsigned attempt;
     char *by;      /* what evaluates */
@@ -19,11 +20,12 @@ struct eval_record {
 int eval_record_open(struct eval_record *r, const struct eval_job *job, struct tern_err *err);
 void eval_record_close(struct eval_record *r);
 
-/* What was recorded of the checkpoint on set `i`, evaluated as this process would; NULL: nothing.
- */
+/* What was recorded of the checkpoint on set `i`, evaluated as this process would, until the next
+ * is recorded; NULL: nothing. */
 const struct tern_ledger_evaluated *eval_record_known(const struct eval_record *r,
                                                       const struct tern_ckpt_entry *c, size_t i);
-/* Record it.  A ledger that cannot take it is a warning. */
+/* Record it; where the run has evaluated the step itself by then, not as a value of the run.  A
+ * ledger that cannot take it is a warning. */
 void eval_record_add(struct eval_record *r, const struct tern_ckpt_entry *c, size_t i,
                      const struct tern_infer_eval *e);
 /* Tokens of training up to the step; NAN: not known. */

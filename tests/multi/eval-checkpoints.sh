@@ -157,6 +157,10 @@ C
     is "$(jq -c '[[.checkpoints[].step], [.removed[].step], .damaged]' out)" '[[2,4],[3],[]]' "--json names what was removed before its turn"; err_has "step-00000003: was removed before it was evaluated"
     held 2 2; rm -r checkpoints/step-00000002; let_go; status 1 "nothing evaluated is a failure"; err_has "nothing was evaluated"
     rm -rf checkpoints; mv sound checkpoints
+    cp -r ledger before; held 6 6
+    WRITER_NAME=tiny WRITER_EVERY=6 WRITER_SETS=held "$TOOLS/ledger-writer" ledger "$id" 1 0 6 6 >/dev/null; evals | grep '^6|' >own
+    let_go; status 0; evals | grep "^6|" | diff - own; ok $? "what the run has evaluated meanwhile stays"
+    rm -r ledger; mv before ledger
 fi
 
 # ---- killed: what it told is recorded; going on does the rest

@@ -146,6 +146,11 @@ C
     err_has "1 of 3 checkpoints cannot be read"; is "$(grep -c 'Permission denied' err)" 1 "the cause is told, whichever rank has it" || cat err
     is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "2 4" "all ranks go on with the next"
 
+    cp -r checkpoints sound
+    printf 'flip' | dd of="$(ls checkpoints/step-00000003/shard-*)" bs=1 seek=20000 conv=notrunc 2>/dev/null
+    faulty step-00000003/shard 5 2..4 --ranks 3; status 75 "a passing fault of one rank ends all, damage or not"
+    rm -r checkpoints; mv sound checkpoints
+
     # ---- a run that goes on meanwhile: checkpoints are removed, steps evaluated
     held() { # STEP ARGS...: tern eval, in the background, which waits at the checkpoint of that step
         rm -f held go; env LD_PRELOAD="$WORK/open.so" HOLD="step-0000000$1/shard" tern eval tiny --again --checkpoints "${@:2}" >out 2>err & pid=$!

@@ -62,3 +62,10 @@ uint32_t tern_crc32c(uint32_t crc, const void *data, size_t len)
 #endif
     return ~crc_tables(~crc, data, len);
 }
+
+uint32_t tern_crc32c_masked(const void *data, size_t len)
+{
+    const uint32_t crc = tern_crc32c(0, data, len);
+
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}

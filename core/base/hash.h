@@ -11,6 +11,8 @@
 
 /* CRC-32C of `data` continued from `crc` (0 to begin): crc32c("123456789") = 0xe3069283. */
 uint32_t tern_crc32c(uint32_t crc, const void *data, size_t len);
+/* The same masked, as TFRecord files have it: a CRC of bytes that hold CRCs is weak. */
+uint32_t tern_crc32c_masked(const void *data, size_t len);
 
 /* SipHash-2-4 with 128 bits of result (Aumasson, Bernstein, 2012). */
 #define TERN_SIPHASH_BYTES 16 /* of the key, and of the result */

@@ -224,19 +224,12 @@ static void event(const uint8_t *data, size_t len, tern_intake_tb_take *take, vo
 
 /* ------------------------------------------------------------------ records */
 
-uint32_t tern_intake_tb_crc(const void *data, size_t len)
-{
-    uint32_t crc = tern_crc32c(0, data, len);
-
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
 /* Length of the record's data at `p`, which has 12 bytes at least; -1 when it is damaged. */
 static int64_t record_length(const uint8_t *p)
 {
     uint64_t len = little(p, 8);
 
-    if (tern_intake_tb_crc(p, 8) != (uint32_t)little(p + 8, 4) || len > INT64_MAX / 2)
+    if (tern_crc32c_masked(p, 8) != (uint32_t)little(p + 8, 4) || len > INT64_MAX / 2)
         return -1;
     return (int64_t)len;
 }
@@ -254,7 +247,7 @@ int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take
             return -1;
         if ((uint64_t)n + FRAME > len - *used)
             return 0;
-        if (tern_intake_tb_crc(r + 12, (size_t)n) == (uint32_t)little(r + 12 + n, 4))
+        if (tern_crc32c_masked(r + 12, (size_t)n) == (uint32_t)little(r + 12 + n, 4))
             event(r + 12, (size_t)n, take, self);
         else
             ++*bad;

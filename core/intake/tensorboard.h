@@ -30,9 +30,6 @@ typedef void tern_intake_tb_take(void *self, const struct tern_intake_tb_value *
 int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take, void *self,
                          size_t *used, uint64_t *bad);
 
-/* The masked CRC-32C. */
-uint32_t tern_intake_tb_crc(const void *data, size_t len);
-
 /* All event files under a folder, which need not exist yet. */
 struct tern_intake_tb;
 /* Events before `since_s` are passed over: earlier attempts have recorded them. */

@@ -64,20 +64,13 @@ static struct message event(int64_t wall_ns, int64_t step)
     return m;
 }
 
-static uint32_t masked_crc(const void *data, size_t len)
-{
-    uint32_t crc = tern_crc32c(0, data, len);
-
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
 static void put_record(struct tern_buf *to, const struct message *m)
 {
     uint8_t head[12], tail[4];
 
     tern_le_put64(head, m->len);
-    tern_le_put32(head + 8, masked_crc(head, 8));
-    tern_le_put32(tail, masked_crc(m->data, m->len));
+    tern_le_put32(head + 8, tern_crc32c_masked(head, 8));
+    tern_le_put32(tail, tern_crc32c_masked(m->data, m->len));
     tern_buf_add(to, head, sizeof head);
     tern_buf_add(to, m->data, m->len);
     tern_buf_add(to, tail, sizeof tail);

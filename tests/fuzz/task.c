@@ -1,6 +1,7 @@
 /* Logs, printed lines and event files from a hostile program: nothing is read that is not there.
  * FUZZ_RUNS: how many inputs. */
 
+#include "core/base/hash.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/intake/intake.h"
@@ -81,9 +82,9 @@ static void parse_event(void)
     memcpy(record + 12, event, sizeof event);
     for (uint32_t k = pick(4); k > 0; k--)
         record[12 + pick(sizeof event)] = (unsigned char)pick(256);
-    uint32_t crc = tern_intake_tb_crc(record, 8);
+    uint32_t crc = tern_crc32c_masked(record, 8);
     memcpy(record + 8, &crc, 4);
-    crc = tern_intake_tb_crc(record + 12, sizeof event);
+    crc = tern_crc32c_masked(record + 12, sizeof event);
     memcpy(record + 12 + sizeof event, &crc, 4);
     uint64_t bad = 0;
     size_t used;

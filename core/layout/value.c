@@ -141,7 +141,8 @@ static double number(const char *text)
     return value;
 }
 
-bool tern_layout_as_int(const struct tern_yaml_node *n, int64_t *ret_value, bool *ret_exact)
+/* A finite number: one by its kind, or a text of the form `text_form`. */
+static bool read_number(const struct tern_yaml_node *n, const char *text_form, double *ret_value)
 {
     const char *text = n ? tern_yaml_text(n) : NULL;
     double value;
@@ -151,7 +152,7 @@ bool tern_layout_as_int(const struct tern_yaml_node *n, int64_t *ret_value, bool
     enum tern_layout_kind kind = tern_layout_kind(n);
     if (kind == TERN_LAYOUT_INT || kind == TERN_LAYOUT_REAL) {
         value = number(text);
-    } else if (kind == TERN_LAYOUT_TEXT && is("[ \t\n]*[-+]?[0-9]+(_[0-9]+)*[ \t\n]*", text)) {
+    } else if (kind == TERN_LAYOUT_TEXT && is(text_form, text)) {
         char *bare = without_underscores(text);
         value = strtod(bare, NULL);
         free(bare);
@@ -160,6 +161,16 @@ bool tern_layout_as_int(const struct tern_yaml_node *n, int64_t *ret_value, bool
     }
     if (!isfinite(value))
         return false;
+    *ret_value = value;
+    return true;
+}
+
+bool tern_layout_as_int(const struct tern_yaml_node *n, int64_t *ret_value, bool *ret_exact)
+{
+    double value;
+
+    if (!read_number(n, "[ \t\n]*[-+]?[0-9]+(_[0-9]+)*[ \t\n]*", &value))
+        return false;
     *ret_exact = value == trunc(value);
     *ret_value = value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : (int64_t)value;
     return true;
@@ -167,24 +178,8 @@ bool tern_layout_as_int(const struct tern_yaml_node *n, int64_t *ret_value, bool
 
 bool tern_layout_as_real(const struct tern_yaml_node *n, double *ret_value)
 {
-    const char *text = n ? tern_yaml_text(n) : NULL;
-    double value;
-
-    if (!text)
-        return false;
-    enum tern_layout_kind kind = tern_layout_kind(n);
-    if (kind == TERN_LAYOUT_INT || kind == TERN_LAYOUT_REAL) {
-        value = number(text);
-    } else if (kind == TERN_LAYOUT_TEXT &&
-               is("[ \t\n]*[-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?[ \t\n]*", text)) {
-        value = strtod(text, NULL);
-    } else {
-        return false;
-    }
-    if (!isfinite(value))
-        return false;
-    *ret_value = value;
-    return true;
+    return read_number(n, "[ \t\n]*[-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?[ \t\n]*",
+                       ret_value);
 }
 
 const char *tern_layout_as_text(const struct tern_yaml_node *n)

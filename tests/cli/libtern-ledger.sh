@@ -33,8 +33,8 @@ if python3 -c 'import ctypes' 2>/dev/null; then
     run python3 "$S/examples/log.py" ledger; status 0 "the example in Python logs"
     is "$(values from-python)" "loss|100|400.0" "its values are in the ledger"
 else skip "python3 with ctypes is not installed"; fi
-is "$(tern ledger list -l ledger -P -n -o name,state,attempts,step | grep '^from-c|')" "from-c|done|1|100" "tern ledger list shows a run that nobody folded"
-is "$(sql from-c "select kind, outcome, host = '$(uname -n)' from attempt")" "train|done|1" "its attempt is one of training, and is done"
+is "$(tern ledger list -l ledger -P -n -o name,state,attempts,step | grep '^from-c|')" "from-c|done|1|100" "tern ledger list shows a run before its first fold"
+is "$(sql from-c "select kind, outcome, host = '$(uname -n)' from attempt")" "train|done|1" "the attempt of a program that logs is one of training, and is done"
 
 # ---- threads and children: each value once, none lost
 if [ -n "${TERN_SANITIZE-}" ]; then cp "$TOOLS/ledger-log" log; else build "$CC" -I"$ROOT" -o log "$ROOT/tests/tools/ledger-log.c" -lpthread; fi

@@ -26,6 +26,17 @@ ok() { # CONDITION-STATUS NAME
     if [ "$1" = 0 ]; then echo "ok $tap_n - $2"; else
         echo "not ok $tap_n - $2"; tap_bad=1; echo "# in $WORK"; return 1; fi
 }
+# TAP lines of another program, from standard input, become this test's; other lines pass.
+tap_lines() {
+    local line
+    while IFS= read -r line; do
+        case $line in
+        "ok - "*) ok 0 "${line#ok - }" ;;
+        "not ok - "*) ok 1 "${line#not ok - }" ;;
+        *) echo "$line" ;;
+        esac
+    done
+}
 is() { # GOT WANTED NAME
     [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"
 }

@@ -25,7 +25,7 @@ run tern eval run.yaml --again; status 2; err_has "--again is about --checkpoint
 
 # ---- recorded, beside the run's own
 run tern eval tiny --checkpoints all; status 0
-is "$(awk '/known/ {print $1}' out | paste -sd' ')" "2 3 5 8" "what was evaluated is known, whoever asked for it"
+is "$(awk '/known/ {print $1}' out | paste -sd' ')" "2 3 5 8" "checkpoints that the run or tern eval evaluated are known, and not evaluated again"
 run tern eval run.yaml --checkpoints all; status 0 "the run's recipe names it, too"; is "$(grep -c known out)" 8 "nothing is evaluated twice"
 evals >now; grep -E '^(0|4|8)\|' now | diff - own; ok $? "what the run measured itself is as it was"
 is "$(cut -d'|' -f1 now | paste -sd' ')" "0 1 2 3 4 5 6 7 8" "tern ledger show has all checkpoints"

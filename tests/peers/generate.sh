@@ -10,12 +10,7 @@ export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HOME=$WORK/hf
 
 $python "$ROOT/tests/peers/generate.py" make >log 2>&1; ok $? "transformers makes the models" || tail -5 log
 compare() { # COMMAND ARGUMENT
-    while IFS= read -r line; do
-        case $line in
-        ok*) ok 0 "${line#ok - }" ;;
-        "not ok"*) ok 1 "${line#not ok - }" ;;
-        esac
-    done < <($python "$ROOT/tests/peers/generate.py" "$1" "$2" 2>log || echo "not ok - $1 $2 ends well")
+    tap_lines < <($python "$ROOT/tests/peers/generate.py" "$1" "$2" 2>log || echo "not ok - $1 $2 ends well")
 }
 for name in untied tied stretched half f16; do compare compare $name; done
 [ "$tap_n" = 16 ]; ok $? "every model was compared" || tail -5 log

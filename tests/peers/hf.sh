@@ -14,12 +14,6 @@ for name in plain tied stretched; do
         run tern ckpt export $name -o $name-$type --dtype $type --max-shard-size 20KB; status 0
     done
 done
-while IFS= read -r line; do
-    case $line in
-    ok*) ok 0 "${line#ok - }" ;;
-    "not ok"*) ok 1 "${line#not ok - }" ;;
-    "#"*) echo "$line" ;;
-    esac
-done < <($python "$ROOT/tests/peers/hf.py" compare 2>log || echo "not ok - transformers loads the exports")
+tap_lines < <($python "$ROOT/tests/peers/hf.py" compare 2>log || echo "not ok - transformers loads the exports")
 [ "$tap_n" -ge 90 ]; ok $? "every model was compared in every type" || tail -5 log
 tap_done

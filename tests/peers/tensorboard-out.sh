@@ -51,12 +51,6 @@ for board in "board", "after":
     say(points == table("all"), f"{board}: the files have all {len(points)} points, superseded ones too")
     say(sessions == [(1, 3)], f"{board}: the second attempt's session starts at step 3")
 P
-while IFS= read -r line; do
-    case $line in
-    ok*) ok 0 "${line#ok - }" ;;
-    "not ok"*) ok 1 "${line#not ok - }" ;;
-    "#"*) echo "$line" ;;
-    esac
-done < <("$VENV/bin/python" -I read.py 2>log || { sed 's/^/# /' log; echo "not ok - TensorBoard reads the files"; })
+tap_lines < <("$VENV/bin/python" -I read.py 2>log || { sed 's/^/# /' log; echo "not ok - TensorBoard reads the files"; })
 [ "$tap_n" -ge 10 ]; ok $? "both folders were compared" || tail -5 log
 tap_done

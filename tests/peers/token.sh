@@ -8,13 +8,7 @@ python="$VENV/bin/python -I"
 export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 
 tap() { # COMMAND...: its lines, numbered
-    while IFS= read -r line; do
-        case $line in
-        ok*) ok 0 "${line#ok - }" ;;
-        "not ok"*) ok 1 "${line#not ok - }" ;;
-        *) echo "$line" ;;
-        esac
-    done < <("$@" 2>&1 || echo "not ok - $1: ran to its end")
+    tap_lines < <("$@" 2>&1 || echo "not ok - $1: ran to its end")
 }
 texts() { $python "$ROOT/tests/peers/token_texts.py" "$@" || ok 1 "texts are made"; }
 against() { # TEXTS: library, model, name become a row of the list

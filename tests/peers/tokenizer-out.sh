@@ -13,13 +13,7 @@ ok $? "texts are made"
 "$TOOLS/ckpt-tool" model hf; rm hf/tokenizer*
 against() { # SOURCE LIBRARY NAME [plain]
     run tern ckpt export hf -o "$3" --tokenizer "$1"; status 0
-    while IFS= read -r line; do
-        case $line in
-        ok*) ok 0 "${line#ok - }" ;;
-        "not ok"*) ok 1 "${line#not ok - }" ;;
-        "#"*) echo "$line" ;;
-        esac
-    done < <("$VENV/bin/python" -I "$ROOT/tests/peers/tokenizer-out.py" "$3" "$2" "$1" some ${4-} 2>log || { sed 's/^/# /' log; echo "not ok - $3: transformers loads the tokenizer"; })
+    tap_lines < <("$VENV/bin/python" -I "$ROOT/tests/peers/tokenizer-out.py" "$3" "$2" "$1" some ${4-} 2>log || { sed 's/^/# /' log; echo "not ok - $3: transformers loads the tokenizer"; })
 }
 against "$T/llama3/tokenizer.model" tiktoken llama3
 against "$T/llama2/tokenizer.model" sentencepiece llama2 plain

@@ -96,34 +96,11 @@ static int alloc_assumed(struct assumed *a, size_t n, struct tern_err *err)
     return a->where ? 0 : -1;
 }
 
-/* A file, or the layout that a virtual cluster was made from. */
-static char *find_layout(const char *cluster, struct tern_err *err)
-{
-    struct tern_vcluster_info *list = NULL;
-    char *path = NULL;
-    size_t n = 0;
-
-    if (tern_fs_exists(cluster))
-        return tern_strdup(cluster);
-    if (tern_vcluster_list(&list, &n, err) < 0)
-        return NULL;
-    for (size_t i = 0; i < n && !path; i++)
-        if (strcmp(list[i].name, cluster) == 0 && list[i].layout)
-            path = tern_strdup(list[i].layout);
-    tern_vcluster_list_free(list, n);
-    if (!path)
-        tern_err_set(err, TERN_USAGE,
-                     "--cluster: '%s' is neither a layout file nor a virtual cluster (`tern "
-                     "cluster list`)",
-                     cluster);
-    return path;
-}
-
 /* The first nodes of the layout's first queue, all of one type. */
 static int from_layout(const struct explain *e, struct scene *s, struct assumed *a,
                        struct tern_err *err)
 {
-    char *path = find_layout(e->cluster, err);
+    char *path = tern_vcluster_layout(e->cluster, err);
     struct tern_layout *l = path ? tern_layout_load(path, err) : NULL;
     struct tern_layout_group *groups = NULL;
     size_t n_groups = 0, most = 0;

@@ -17,6 +17,7 @@
 #include "core/run/run.h"
 #include "core/site/site.h"
 #include "core/slurm/slurm.h"
+#include "core/vcluster/vcluster.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@
 
 static struct tern_opt_list overrides, arrays;
 static bool check_only, accept_change, explain_only, json;
-static const char *explain_cluster, *kind, *step_word;
+static const char *cluster, *kind, *step_word;
 static int64_t trial_steps = -1;
 static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
@@ -65,9 +66,9 @@ static const struct tern_opt opts[] = {
     {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
      .help = "only draw which ranks would be where, what their groups cross, and how they would be "
              "launched: in this job, on this machine, or on nodes that are assumed"},
-    {"cluster", 'c', TERN_OPT_TEXT, "CLUSTER", .to.text = &explain_cluster,
-     .help = "with --explain, outside a job: nodes of this layout (cluster.yaml) or virtual "
-             "cluster, and its switches"},
+    {"cluster", 'c', TERN_OPT_TEXT, "CLUSTER", .to.text = &cluster,
+     .help = "with --check: judge by the nodes of this layout (cluster.yaml) or virtual cluster; "
+             "with --explain, outside a job: draw them, and its switches"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "with --explain: as JSON"},
     {0},
 };
@@ -97,10 +98,8 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
     };
 
     if (explain_only) {
-        const struct explain e = {.options = options,
-                                  .nodes = nodes > 0 ? nodes : 0,
-                                  .cluster = explain_cluster,
-                                  .json = json};
+        const struct explain e = {
+            .options = options, .nodes = nodes > 0 ? nodes : 0, .cluster = cluster, .json = json};
         rc = explain(&e, err);
     } else if (tern_ledger_make(recipe->ledger.dir, /* run_id= */ NULL,
                                 (enum tern_ledger_mode)recipe->ledger.mode, err) < 0) {
@@ -154,6 +153,20 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
     return 0;
 }
 
+/* Of --cluster, or of the Slurm here. */
+static int find_machines(const struct tern_recipe *r, struct tern_check_options *known,
+                         struct tern_err *err)
+{
+    if (!cluster) {
+        tern_place_find_machines(known);
+        return 0;
+    }
+    char *layout = tern_vcluster_layout(cluster, err);
+    int rc = layout ? tern_check_assume(layout, r, known, err) : -1;
+    free(layout);
+    return rc;
+}
+
 /* Check the shape of the job as far as it is known. */
 static int check(const struct tern_recipe *r, struct tern_err *err)
 {
@@ -172,7 +185,10 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
                             tasks, nodes);
     known.nodes = nodes > 0 ? nodes : 0;
     known.ranks = (tasks > 0 ? tasks : known.nodes * per_node) * workers;
-    tern_place_find_machines(&known);
+    if (find_machines(r, &known, err) < 0)
+        return -1;
+    if (known.here && nodes > 1)
+        known.node_memory = 0; /* this machine is none of them */
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
     return step_word ? check_time(r, known.ranks, err) : 0;
@@ -217,8 +233,10 @@ static int check_members(const char *path, struct tern_run_array *array,
 
 static int check_options(struct tern_err *err)
 {
-    if (!explain_only && (explain_cluster || json))
-        return tern_err_set(err, TERN_USAGE, "--cluster and --json go with --explain");
+    if (!explain_only && json)
+        return tern_err_set(err, TERN_USAGE, "--json goes with --explain");
+    if (!explain_only && !check_only && cluster)
+        return tern_err_set(err, TERN_USAGE, "--cluster goes with --check or --explain");
     return ranks == 0 ? tern_err_set(err, TERN_USAGE, "--ranks: at least 1") : 0;
 }
 
@@ -316,7 +334,7 @@ static const struct tern_cmd cmd = {
              "record beside its log (TERN_FABRIC_DUMP), for `tern fabric flight-report`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"
-                "  tern run --check run.yaml\n"
+                "  tern run --check run.yaml -N 16 -c cluster.yaml\n"
                 "  tern run --trial 10 run.yaml        # how fast, how much memory\n"
                 "  tern run --explain run.yaml -N 16 -c cluster.yaml\n",
     .opts = opts,

@@ -15,6 +15,7 @@
 #include "core/run/pace.h"
 #include "core/site/site.h"
 #include "core/slurm/slurm.h"
+#include "core/vcluster/vcluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,7 @@
 
 static struct tern_opt_list overrides, arrays;
 static bool dry_run, no_plugin;
+static const char *cluster;
 static int64_t nodes = -1;
 
 static const struct tern_opt opts[] = {
@@ -39,6 +41,9 @@ static const struct tern_opt opts[] = {
      .help =
          "a job array, one run a value, each in a folder of its own below checkpoint.dir; given "
          "again: every combination"},
+    {"cluster", 'c', TERN_OPT_TEXT, "CLUSTER", .to.text = &cluster,
+     .help = "judge the recipe by the nodes of this layout (cluster.yaml) or virtual cluster, not "
+             "by those of the Slurm here"},
     {"dry-run", 0, TERN_OPT_FLAG, .to.flag = &dry_run, .help = "print the line, do not submit"},
     {"no-plugin", 0, TERN_OPT_FLAG, .to.flag = &no_plugin,
      .help = "leave out --tern, for clusters without tern's Slurm plugin"},
@@ -158,6 +163,20 @@ static void print(const struct line *l)
     tern_buf_free(&b);
 }
 
+/* Of --cluster, or of the Slurm here. */
+static int find_machines(const struct tern_recipe *r, struct tern_check_options *known,
+                         struct tern_err *err)
+{
+    if (!cluster) {
+        tern_place_find_machines(known);
+        return 0;
+    }
+    char *layout = tern_vcluster_layout(cluster, err);
+    int rc = layout ? tern_check_assume(layout, r, known, err) : -1;
+    free(layout);
+    return rc;
+}
+
 /* The nodes that the recipe needs, and whether the run works on them. */
 static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_node,
                  struct tern_err *err)
@@ -176,7 +195,10 @@ static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_nod
     *n_nodes = nodes > 0 ? nodes : tern_check_fewest_nodes(r) + spares;
     struct tern_check_options known = {.submission = true, .nodes = *n_nodes - spares};
     known.ranks = known.nodes * ranks;
-    tern_place_find_machines(&known);
+    if (find_machines(r, &known, err) < 0)
+        return -1;
+    if (known.here)
+        known.node_memory = 0; /* the job does not run on this machine */
     return tern_check_recipe(r, &known, err);
 }
 
@@ -407,6 +429,7 @@ static const struct tern_cmd cmd = {
              "precedence. The job's Comment is the run's id: squeue -o %k shows it, and so does "
              "sacct -o comment if slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"
+                "  tern submit run.yaml -N 16 --dry-run -c cluster.yaml   # on a laptop\n"
                 "  tern submit run.yaml -N 4 --array optimizer.lr=1e-4,2e-4\n"
                 "  tern submit run.yaml -N 4 --set optimizer.lr=1e-4 -- --time=8:00:00 -p trn1\n",
     .opts = opts,

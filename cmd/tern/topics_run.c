@@ -28,7 +28,8 @@ const char topic_parallel[] =
     "# EXAMPLES\n"
     "    tern train run.yaml --explain -N 4       # each rank's part, the batch's\n"
     "                                             # arithmetic, bytes sent, memory\n"
-    "    tern run --explain run.yaml -N 16 -c cluster.yaml    # places and switches\n";
+    "    tern run --explain run.yaml -N 16 -c cluster.yaml    # places and switches\n"
+    "    tern run --check run.yaml -N 16 -c cluster.yaml      # does it fit those nodes\n";
 
 const char topic_lora[] =
     "tern trains adapters beside frozen weights, in every layout.\n"

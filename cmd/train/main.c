@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/check/check.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
 #include "core/inputs/inputs.h"
@@ -22,9 +23,9 @@
 #include <unistd.h>
 
 static struct tern_opt_list overrides;
-static const char *profile;
+static const char *profile, *cluster;
 static bool accept_change, explain_only;
-static int64_t nodes = 1;
+static int64_t nodes = -1;
 static volatile sig_atomic_t stop;
 
 static const struct tern_opt opts[] = {
@@ -37,8 +38,12 @@ static const struct tern_opt opts[] = {
     {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
      .help =
          "print which rank does what, the batch's arithmetic and the memory, and train nothing"},
-    {"nodes", 'N', TERN_OPT_INT, "N", "1", .to.integer = &nodes,
-     .help = "with --explain: on so many nodes of launch.ranks_per_node ranks"},
+    {"nodes", 'N', TERN_OPT_INT, "N", .to.integer = &nodes,
+     .help = "with --explain: on so many nodes of launch.ranks_per_node ranks; default: 1, with "
+             "--cluster all of its largest queue"},
+    {"cluster", 'c', TERN_OPT_TEXT, "LAYOUT", .to.text = &cluster,
+     .help = "with --explain: also say whether the recipe fits the nodes of this layout "
+             "(cluster.yaml)"},
     {"profile", 0, TERN_OPT_TEXT, "FILE", .env = "TERN_TRAIN_PROFILE", .to.text = &profile,
      .help = "write a Chrome trace of one step of all ranks, the third from here or the last: what "
              "each computed, sent, summed and waited for"},
@@ -95,20 +100,47 @@ static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
     return rc;
 }
 
+/* What a node has to hold, and what it has. */
+static int print_node(const struct tern_recipe *r, const struct tern_model_config *c,
+                      const struct tern_check_options *known, struct tern_err *err)
+{
+    const int64_t data = known->ranks / (r->parallel.tensor * r->parallel.pipeline);
+    char need[32], have[32] = "unknown size";
+    struct tern_plan_memory m;
+
+    if (tern_plan_host(r, c, data, &m, err) < 0)
+        return -1;
+    tern_str_bytes(need, sizeof need, m.total * (uint64_t)r->launch.ranks_per_node);
+    if (known->node_memory)
+        tern_str_bytes(have, sizeof have, known->node_memory);
+    printf("\nMemory of a node: %s at most, of %s in %s\n", need, have, cluster);
+    return 0;
+}
+
 static int explain(const struct tern_recipe *r, struct tern_err *err)
 {
+    struct tern_check_options known = {.submission = true, .nodes = nodes > 0 ? nodes : 0};
     struct tern_model_config c;
     struct tern_buf text = {0};
 
-    if (nodes < 1 || nodes > TERN_RECIPE_NODES_MAX)
+    if (!explain_only)
+        return tern_err_set(err, TERN_USAGE, "--cluster and --nodes go with --explain");
+    if (nodes == 0 || nodes > TERN_RECIPE_NODES_MAX)
         return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", TERN_RECIPE_NODES_MAX);
+    if (cluster && tern_check_assume(cluster, r, &known, err) < 0)
+        return -1;
+    if (nodes < 0)
+        known.nodes = cluster ? known.cluster_nodes : 1;
+    known.ranks = known.nodes * r->launch.ranks_per_node;
     int rc = read_config(r, &c, err);
 
     if (rc == 0)
-        rc = tern_plan_explain(r, &c, nodes * r->launch.ranks_per_node, &text, err);
+        rc = tern_plan_explain(r, &c, known.ranks, &text, err);
     if (rc == 0)
         fputs(text.data, stdout);
     tern_buf_free(&text);
+    if (rc == 0 && cluster)
+        rc = print_node(r, &c, &known, err) < 0 ? -1 : tern_check_recipe(r, &known, err);
     return rc;
 }
 
@@ -147,7 +179,7 @@ static int run(int n, char **args, struct tern_err *err)
                          "this recipe's trainer is not tern's. `tern run` launches it.");
         goto out;
     }
-    if (explain_only) {
+    if (explain_only || cluster || nodes >= 0) {
         rc = explain(recipe, err);
         goto out;
     }
@@ -220,6 +252,7 @@ static const struct tern_cmd cmd = {
         "the run: the rank writes its last calls to TERN_FABRIC_DUMP, for `tern fabric "
         "flight-report`. `tern train` computes on CPUs, also on nodes with Neuron devices.",
     .examples = "  tern train run.yaml --explain -N 4\n"
+                "  tern train run.yaml --explain -c cluster.yaml\n"
                 "  srun --mpi=pmix tern train run.yaml\n",
     .opts = opts,
     .args_min = 1,

@@ -205,16 +205,18 @@ static int check_cuts(const struct tern_recipe *r, const struct tern_model_confi
     return 0;
 }
 
-static int too_much(const struct tern_recipe *r, int64_t n, const struct tern_plan_memory *m,
-                    uint64_t have, struct tern_err *err)
+static int too_much(const struct tern_recipe *r, const struct tern_check_options *options,
+                    const struct tern_plan_memory *m, struct tern_err *err)
 {
     char each[32], all[32], room[32], parts[5][32];
+    const uint64_t have = options->node_memory;
+    const int64_t n = r->launch.ranks_per_node;
     const bool staging = (m->total - m->staging) * (uint64_t)n <= have;
 
     return tern_recipe_fail(
         r, staging ? "checkpoint" : "model", err,
         "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s, a copy "
-        "to save %s) need %s, and the largest node has %s. %s",
+        "to save %s) need %s, and %s has %s. %s%s",
         n, n == 1 ? "rank" : "ranks a node", tern_str_bytes(each, sizeof each, m->total),
         tern_str_bytes(parts[0], sizeof parts[0], m->params),
         tern_str_bytes(parts[1], sizeof parts[1], m->grads),
@@ -222,10 +224,12 @@ static int too_much(const struct tern_recipe *r, int64_t n, const struct tern_pl
         tern_str_bytes(parts[3], sizeof parts[3], m->activations),
         tern_str_bytes(parts[4], sizeof parts[4], m->staging),
         tern_str_bytes(all, sizeof all, m->total * (uint64_t)n),
+        options->here ? "this machine" : "the largest node",
         tern_str_bytes(room, sizeof room, have),
         staging ? "Say checkpoint.async: false: training then waits for each checkpoint."
                 : "Take fewer ranks a node, a smaller batch.micro or seq_len, or higher parallel "
-                  "degrees.");
+                  "degrees.",
+        options->here ? " `tern run --check -c cluster.yaml` judges by a cluster's nodes." : "");
 }
 
 /* By an estimate of another trainer's memory: a warning, no refusal. */
@@ -297,7 +301,7 @@ static int check_memory(const struct tern_recipe *r, const struct tern_check_opt
         if (tern_plan_host(r, config, data_ranks(r, options), &m, err) < 0)
             return -1;
         if (options->node_memory && m.total > options->node_memory / (uint64_t)n)
-            return too_much(r, n, &m, options->node_memory, err);
+            return too_much(r, options, &m, err);
         return 0;
     }
     return options->device_memory ? check_device(r, options, config, err) : 0;

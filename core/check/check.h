@@ -18,6 +18,7 @@ struct tern_check_options {
     int64_t ranks;          /* of all nodes together; of a workload its workers; 0: not known */
     int64_t cluster_nodes;  /* that there are at all; 0: not known */
     uint64_t node_memory;   /* bytes, of the largest node there is; 0: not known */
+    bool here;              /* node_memory is this machine's: no cluster is known */
     uint64_t device_memory; /* bytes, of a NeuronCore; 0: none, or not known */
 };
 
@@ -27,6 +28,13 @@ struct tern_check_options {
  * is not known, only a recipe that works on no number of them is refused. */
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err);
+
+/* Judge by the machines of a layout (its path), not by those of a Slurm or by this one: fill in
+ * cluster_nodes (of its largest queue), node_memory and device_memory (of its largest node).
+ * TERN_USAGE when it has errors, has fewer nodes than known->nodes, or when its NeuronCores cannot
+ * be dealt to as many workers as `r` starts on a node. */
+int tern_check_assume(const char *layout, const struct tern_recipe *r,
+                      struct tern_check_options *known, struct tern_err *err);
 
 /* The fewest nodes whose ranks divide over tensor x pipeline, and so over any multiple; none of
  * them in reserve. */

@@ -63,6 +63,7 @@ void tern_place_find_machines(struct tern_check_options *known)
 
     if (!tern_slurm_available()) {
         known->node_memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+        known->here = true;
         return;
     }
     if (TERN_AGAIN(pipe2(fd, O_CLOEXEC)) < 0)

@@ -447,6 +447,28 @@ void tern_vcluster_list_free(struct tern_vcluster_info *list, size_t n)
     free(list);
 }
 
+char *tern_vcluster_layout(const char *cluster, struct tern_err *err)
+{
+    struct tern_vcluster_info *list = NULL;
+    char *path = NULL;
+    size_t n = 0;
+
+    if (tern_fs_exists(cluster))
+        return tern_strdup(cluster);
+    if (tern_vcluster_list(&list, &n, err) < 0)
+        return NULL;
+    for (size_t i = 0; i < n && !path; i++)
+        if (strcmp(list[i].name, cluster) == 0 && list[i].layout)
+            path = tern_strdup(list[i].layout);
+    tern_vcluster_list_free(list, n);
+    if (!path)
+        tern_err_set(err, TERN_USAGE,
+                     "--cluster: '%s' is neither a layout file nor a virtual cluster (`tern "
+                     "cluster list`)",
+                     cluster);
+    return path;
+}
+
 char *tern_vcluster_find(const char *name, struct tern_err *err)
 {
     struct tern_vcluster_info *list;

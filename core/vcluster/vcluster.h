@@ -96,6 +96,10 @@ struct tern_vcluster_info {
 int tern_vcluster_list(struct tern_vcluster_info **list, size_t *n, struct tern_err *err);
 void tern_vcluster_list_free(struct tern_vcluster_info *list, size_t n);
 
+/* The path of a layout, malloc'ed: `cluster` itself where it is a file, else what the virtual
+ * cluster of that name was made from.  NULL with `err` (TERN_USAGE) when it is neither. */
+char *tern_vcluster_layout(const char *cluster, struct tern_err *err);
+
 /* The live cluster `name`; with NULL the only live one.  Its name, malloc'ed; NULL with `err` when
  * it is not alive, or none or several are. */
 char *tern_vcluster_find(const char *name, struct tern_err *err);

@@ -85,5 +85,5 @@ status 2; err_has 'its first compute resource has 64 nodes, not 65'
 run tern run --explain run.yaml -c nowhere
 status 2; err_has "'nowhere' is neither a layout file nor a virtual cluster"
 run tern run run.yaml --json
-status 2; err_has '--cluster and --json go with --explain'
+status 2; err_has '--json goes with --explain'
 tap_done

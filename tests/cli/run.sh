@@ -261,7 +261,7 @@ run tern submit --dry-run nxd.yaml -- -N 4; status 0; out_has '--nodes=4 ' "node
 run tern submit --dry-run nxd.yaml -- -N 2-4; status 0; out_has '--nodes=2 ' "Slurm chooses from a range of nodes"
 sed '/^workload/d; /^parallel/d; s/^batch.*/batch: {global: 8, micro: 1, seq_len: 4096}\nsteps: 9\ncheckpoint: {dir: ck}\noptimizer: {lr: 1.0e-4}/' nxd.yaml >big.yaml
 run env SLURM_CONF=/nonexistent tern run --check big.yaml; status 2 "a model that does not fit the memory is refused"
-err_has 'big.yaml:3: model: 1 rank of 1.' "with the line"; err_has 'largest node has'
+err_has 'big.yaml:3: model: 1 rank of 1.' "with the line"; err_has 'this machine has'
 
 # ---- job arrays
 run tern submit --dry-run good.yaml --array 'launch.threads=1,2' --array name=a,b; status 0

@@ -54,4 +54,18 @@ start_again; over long; is "$(job_state $long_job)" COMPLETED "the third attempt
 is "$(rows outcome long)" "time_limit,time_limit,done" "three attempts belong to one job and one run"
 is "$(rows restart_count long)" "0,1,2" "attempts have Slurm's restart counts"
 job=$after; over "a job with afterok"; has after.out after "a job with afterok runs after the last attempt"
+
+# A short limit, three times in a row, to the end; without --signal.
+if long; then
+    sed "s/^name:.*/name: row/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/" run.yaml >row.yaml
+    submit --time=2 --exclusive --open-mode=append --requeue -N1 -o row.out --wrap "exec tern run row.yaml --set checkpoint.dir=row"; row_job=$job
+    for attempt in 1 2 3; do
+        in_minutes grep -q "attempt $attempt" row.out; pending; ok $? "--time=2: attempt $attempt ends at the limit, and the job is queued again" || tail -5 row.out
+        [ $attempt = 3 ] && sed -i "s/^steps:.*/steps: $(($(sqlite3 ledger/ledger.db "select last_step from run where name = 'row'") + 10))/" row.yaml
+        start_again
+    done
+    over "--time=2 three times"; is "$(job_state $row_job)" COMPLETED "--time=2: the fourth attempt completes the run"
+    is "$(rows outcome row)" "time_limit,time_limit,time_limit,done" "--time=2: three limits in a row, and the end"
+    is "$(rows 'resumed_step > 0' row)" "0,1,1,1" "--time=2: each attempt goes on from the one before"
+fi
 tap_done

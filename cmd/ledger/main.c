@@ -1,12 +1,14 @@
 /* tern ledger: look at what happened to runs. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/fs.h"
 #include "core/base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static bool rebuild;
+static bool anew;
 
 /* The named run, or all of the caller's, home by home. */
 static int each_home(int n_args, char **args,
@@ -49,8 +51,8 @@ static int fold_home(const struct tern_ledger_rows *ids, struct tern_err *err)
     tern_progress_begin("runs", "%s", show.ledger);
     tern_progress_expect(ids->n);
     for (size_t i = 0; i < ids->n && rc == 0; i++) {
-        rc = rebuild ? tern_ledger_rebuild(show.ledger, ids->names[i], err)
-                     : tern_ledger_fold(show.ledger, ids->names[i], err);
+        rc = anew ? tern_ledger_rebuild(show.ledger, ids->names[i], err)
+                  : tern_ledger_fold(show.ledger, ids->names[i], err);
         tern_progress_add(1);
     }
     tern_progress_end();
@@ -59,6 +61,12 @@ static int fold_home(const struct tern_ledger_rows *ids, struct tern_err *err)
 
 static int fold(int n_args, char **args, struct tern_err *err)
 {
+    return each_home(n_args, args, fold_home, err);
+}
+
+static int rebuild(int n_args, char **args, struct tern_err *err)
+{
+    anew = true;
     return each_home(n_args, args, fold_home, err);
 }
 
@@ -130,7 +138,7 @@ static int verify(int n_args, char **args, struct tern_err *err)
 
 static const struct tern_opt fold_opts[] = {
     SHOW_OPT_LEDGER,
-    {"rebuild", 0, TERN_OPT_FLAG, .to.flag = &rebuild,
+    {"rebuild", 0, TERN_OPT_FLAG, .to.flag = &anew,
      .help = "from the spools alone, not from the last snapshot"},
     {0},
 };
@@ -143,6 +151,18 @@ static const struct tern_cmd fold_cmd = {
     .opts = fold_opts,
     .args_max = 1,
     .run = fold,
+};
+
+static const struct tern_opt rebuild_opts[] = {SHOW_OPT_LEDGER, {0}};
+static const struct tern_cmd rebuild_cmd = {
+    .name = "rebuild",
+    .args = "[RUN]",
+    .summary = "make run.db and ledger.db anew, from the spools alone",
+    .about = "Another name of `tern ledger fold --rebuild`. A run.db that holds more than the "
+             "spools, of which some are gone, is kept, and the status is 2.",
+    .opts = rebuild_opts,
+    .args_max = 1,
+    .run = rebuild,
 };
 
 static const struct tern_opt verify_opts[] = {
@@ -162,13 +182,55 @@ static const struct tern_cmd verify_cmd = {
     .run = verify,
 };
 
+static const struct tern_cmd fsck_cmd = {
+    .name = "fsck",
+    .args = "[RUN]",
+    .summary = "another name of verify",
+    .about = "Exit status 1 when something is damaged.",
+    .opts = verify_opts,
+    .args_max = 1,
+    .run = verify,
+};
+
+/* The program that looks at nodes, with the ledger's folder as the one to try. */
+static int doctor(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args, (void)args;
+    if (show_want_ledger(err) < 0)
+        return -1;
+    char *program = tern_fs_beside("tern-cluster");
+    execlp(program, "tern-cluster", "doctor", "--ledger", show.ledger, show.json ? "--json" : NULL,
+           NULL);
+    tern_err_sys(err, "%s: cannot be run", program);
+    free(program);
+    return -1;
+}
+
+static const struct tern_opt doctor_opts[] = {
+    SHOW_OPT_LEDGER,
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print JSON"},
+    {0},
+};
+static const struct tern_cmd doctor_cmd = {
+    .name = "doctor",
+    .summary = "does shared storage serve the ledger on every node, with the rest of tern?",
+    .about = "`tern cluster doctor --ledger DIR`: a short job on the idle nodes tries links, "
+             "O_EXCL and locks in the ledger's folder, and looks at its permissions and at the "
+             "installation. It has more options, and its exit status. A ledger's records are "
+             "checked by `tern ledger verify`.",
+    .opts = doctor_opts,
+    .run = doctor,
+};
+
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &ledger_list,    &ledger_show,   &ledger_why,   &ledger_compare, &ledger_best,
-        &ledger_goodput, &ledger_cost,   &ledger_plot,  &ledger_watch,   &ledger_report,
-        &ledger_sql,     &ledger_export, &ledger_tag,   &ledger_note,    &ledger_reproduce,
-        &fold_cmd,       &verify_cmd,    &ledger_merge, &ledger_import,  NULL};
+        &ledger_list,  &ledger_show,    &ledger_why,       &ledger_compare,
+        &ledger_best,  &ledger_goodput, &ledger_cost,      &ledger_plot,
+        &ledger_watch, &ledger_report,  &ledger_sql,       &ledger_export,
+        &ledger_tag,   &ledger_note,    &ledger_reproduce, &fold_cmd,
+        &rebuild_cmd,  &verify_cmd,     &fsck_cmd,         &doctor_cmd,
+        &ledger_gc,    &ledger_merge,   &ledger_import,    NULL};
     static const struct tern_cmd cmd = {
         .name = "ledger",
         .summary = "list, show, watch, compare, plot and query runs",

@@ -173,6 +173,8 @@ const char topic_ledger_files[] =
     "LEDGER/runs/RUN/run.db :: Everything about one run.\n"
     "LEDGER/runs/RUN/spool/ATTEMPT/WRITER.N.spool :: The records as each process appended\n"
     "them. The SQLite files can be rebuilt from them.\n"
+    "LEDGER/runs/RUN/run.db.bad :: A damaged run.db, which a fold has put aside. `tern ledger\n"
+    "gc` tells when it may go.\n"
     "LEDGER/runs/RUN/logs/ATTEMPT/ :: tern-log-files(5) and tern-flight-dump(5).\n"
     "LEDGER/u/UID/ :: In a ledger that users share (mkdir -m 2770 or -m 1777), each user's\n"
     "runs and catalogue. No other user writes there. tern reads there only files that belong\n"

@@ -184,13 +184,28 @@ static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t
     return *version >= VERSION_STRICT ? 0 : 1;
 }
 
-bool tern_ledger_db_sound(sqlite3 *db)
+static bool quick_check(sqlite3 *db, const char *sql)
 {
-    sqlite3_stmt *st = tern_ledger_db_prepare(db, "PRAGMA quick_check(1)", NULL);
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, sql, NULL);
     bool sound = st && sqlite3_step(st) == SQLITE_ROW && sqlite3_column_text(st, 0) &&
                  strcmp((const char *)sqlite3_column_text(st, 0), "ok") == 0;
 
     sqlite3_finalize(st);
+    return sound;
+}
+
+bool tern_ledger_db_sound(sqlite3 *db)
+{
+    return quick_check(db, "PRAGMA quick_check(1)");
+}
+
+/* Of one table since SQLite 3.33; an older one checks all of them. */
+bool tern_ledger_db_sound_table(sqlite3 *db, const char *table)
+{
+    char *sql = sqlite3_mprintf("PRAGMA quick_check(%Q)", table);
+    bool sound = sql && quick_check(db, sql);
+
+    sqlite3_free(sql);
     return sound;
 }
 
@@ -224,6 +239,26 @@ static char *uri(const char *path)
     return b.data;
 }
 
+int tern_ledger_db_open_any(const char *path, sqlite3 **out, struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    char *u = uri(path);
+
+    tern_ledger_calls();
+    int rc =
+        sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+    free(u);
+    if (rc != SQLITE_OK) {
+        tern_ledger_db_fail(db, err, path);
+        sqlite3_close(db);
+        return -1;
+    }
+    /* The file is data, never code. */
+    sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL, NULL);
+    *out = db;
+    return 0;
+}
+
 static int open_snapshot(const char *path, const char *schema, sqlite3 **out, int64_t *version,
                          struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {
@@ -243,16 +278,9 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     if (stamp->bytes > max_bytes)
         return tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have",
                             path, (long long)stamp->bytes);
-    char *u = uri(path);
-    tern_ledger_calls();
-    int rc =
-        sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
-    free(u);
-    if (rc == SQLITE_OK) /* the file is data, never code */
-        sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL,
-                     NULL);
-    rc = rc == SQLITE_OK ? check_kind(db, path, schema, version, err)
-                         : tern_ledger_db_fail(db, err, path);
+    if (tern_ledger_db_open_any(path, &db, err) < 0)
+        return -1;
+    int rc = check_kind(db, path, schema, version, err);
     if (rc != 0) {
         sqlite3_close(db);
         return rc;

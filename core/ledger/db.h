@@ -48,8 +48,12 @@ int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
  * but that an older tern's is as it was: stamp->older. */
 int tern_ledger_db_open(const char *path, const char *schema, sqlite3 **out,
                         struct tern_ledger_db_stamp *stamp, struct tern_err *err);
+/* A file that may be damaged, or no database, to look into; only what is found sound counts. */
+int tern_ledger_db_open_any(const char *path, sqlite3 **out, struct tern_err *err);
 /* Does SQLite find every row of it sound?  Reads all of it. */
 bool tern_ledger_db_sound(sqlite3 *db);
+/* The same of one table, by its name. */
+bool tern_ledger_db_sound_table(sqlite3 *db, const char *table);
 /* Was the newest failure of `db` one of the file's content? */
 bool tern_ledger_db_damaged(sqlite3 *db);
 

@@ -128,6 +128,8 @@ struct tern_layout_queue {
     char *name;
     enum tern_layout_capacity capacity;
     bool exclusive; /* JobExclusiveAllocation */
+    char *subnet;   /* the first of SubnetIds, or NULL */
+    char *group;    /* the first of SecurityGroups, else of AdditionalSecurityGroups; or NULL */
     size_t n_resources;
     struct tern_layout_resource *resources;
     struct tern_layout_settings custom;
@@ -137,6 +139,11 @@ struct tern_layout_storage {
     int line;
     char *name, *mount_dir; /* "/fsx" */
     char *type;             /* "FsxLustre" */
+    /* Of FsxLustreSettings; NULL and 0 where nothing is said. */
+    char *fsx_id; /* of one that is there already */
+    char *fsx_deployment;
+    int64_t fsx_capacity_gib, fsx_throughput; /* MB/s of each TiB */
+    bool retained;                            /* DeletionPolicy: Retain */
 };
 
 /* A finding of the lint. */
@@ -154,7 +161,10 @@ struct tern_layout {
     char *path, *name; /* as given; the folder's name of .../NAME/cluster.yaml, else the file's */
     char *region;      /* NULL when it is not given */
     char *os;
-    char *head_type_name;
+    char *head_type_name, *head_subnet;
+    char *key_name;   /* HeadNode.Ssh.KeyName, or NULL */
+    char *login_type; /* of the first pool of LoginNodes; NULL: there is none */
+    int login_count;
     const struct tern_layout_instance
         *head_type;     /* NULL outside the catalogue, or after an error */
     char *unknown_type; /* a resource's instance type whose CPUs and memory are not known, so that
@@ -171,7 +181,11 @@ struct tern_layout {
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
 
+    struct tern_layout_vars *vars; /* NULL: no file of variables was given */
+    int slurm_release; /* 2311 for 23.11, for which a site's files are; 0: lines that all take */
+
     size_t n_notes, n_errors; /* at most 1000 notes are kept; n_errors counts those beyond, too */
+    size_t n_variables;       /* of these errors: a variable that has no value */
     struct tern_layout_note *notes;
 };
 
@@ -180,17 +194,27 @@ struct tern_layout {
  * 0 may be looked at but not rendered.  Free with tern_layout_free (NULL is fine). */
 struct tern_layout *tern_layout_load(const char *path, struct tern_err *err);
 /* The same with values for its variables: each ${NAME} of a text becomes the value of NAME.
- * `vars` is a JSON file: {"NAME": "value"}, or what `aws cloudformation describe-stacks` prints
- * (OutputKey and OutputValue).  A variable without a value is a finding. */
+ * `vars` is a file: JSON {"NAME": "value"}, what `aws cloudformation describe-stacks` prints
+ * (OutputKey and OutputValue), or lines NAME=value, where <...> is no value.  A variable without a
+ * value is a finding. */
 struct tern_layout *tern_layout_load_with(const char *path, const char *vars, struct tern_err *err);
+/* The value that the file of variables has for `name`; NULL where there is none.  Owned by `l`. */
+const char *tern_layout_value(const struct tern_layout *l, const char *name);
 void tern_layout_free(struct tern_layout *l);
 /* Can nodes be made of it?  -1 with the first error, or with the instance type that is not known.
  */
 int tern_layout_usable(const struct tern_layout *l, struct tern_err *err);
 
+/* The second of the two alone. */
+int tern_layout_types_known(const struct tern_layout *l, struct tern_err *err);
+
 /* The rules between a layout's keys, for `tern help checks`; NULL after the last. */
 struct tern_rule;
 const struct tern_rule *tern_layout_rule_row(size_t i);
+
+/* malloc'ed: the layout's name as AWS and Slurm take one: letters, digits and single hyphens, at
+ * most 40, the first a letter. */
+char *tern_layout_plain_name(const struct tern_layout *l);
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -210,6 +234,24 @@ char *tern_layout_node_name(const struct tern_layout_group *g, int i);
 /* malloc'ed: the switches above node `i` (from 1), root first, as Slurm names them: "spine.q-cr".
  */
 char *tern_layout_switches(const struct tern_layout *l, const struct tern_layout_group *g, int i);
+
+/* ------------------------------------------------------------------ the layout again */
+
+/* What a normalised layout has beside its own keys; NULL leaves a part out. */
+struct tern_layout_more {
+    const char *script, *arg; /* OnNodeConfigured of the head node and of every queue */
+    const char *bucket;       /* which these nodes may read, where they have no role of their own */
+    const char *file_system;  /* the id of an FSx for Lustre to take instead of making one */
+};
+
+/* The layout as YAML in one form: Name first and the other keys in the schema's order, true and
+ * false, decimal numbers, texts quoted where a reader of YAML 1.1 takes them for something else.
+ * Variables have their values; comments, anchors and the sidecar are left out.  The same layout
+ * gives the same bytes, and a normalised one gives itself.
+ * *ret_with_role: so many of the nodes' sections have a role of their own, so that nothing was
+ * said of `bucket`.  -1 when the file cannot be read again. */
+int tern_layout_normalise(const struct tern_layout *l, const struct tern_layout_more *more,
+                          struct tern_buf *to, int *ret_with_role, struct tern_err *err);
 
 /* ------------------------------------------------------------------ Slurm's files */
 
@@ -233,6 +275,7 @@ struct tern_layout_local {
 /* The texts; each is empty when the layout needs no such file. */
 struct tern_layout_conf {
     struct tern_buf slurm, gres, topology, cgroup, plugstack;
+    const char *topology_name; /* topology.conf, or from 25.05 on topology.yaml */
 };
 
 /* Render for `local`.  -1 when the layout has errors.  Free with tern_layout_conf_free. */

@@ -17,6 +17,7 @@ void tern_layout_note(struct tern_layout *l, bool error, const char *id, const c
             return;
         }
     l->n_errors += error; /* counted even when it is not kept */
+    l->n_variables += error && strcmp(id, "value-variable") == 0;
     if (!l->notes)
         l->notes = tern_alloc(TERN_LAYOUT_MAX_NOTES, sizeof *l->notes, "notes", NULL);
     if (!l->notes || l->n_notes == TERN_LAYOUT_MAX_NOTES) {
@@ -28,6 +29,18 @@ void tern_layout_note(struct tern_layout *l, bool error, const char *id, const c
     n->file = tern_strdup(file);
     n->where = tern_strdup(where);
     n->said = all + strlen(all) - strlen(text);
+}
+
+void tern_layout_notes_free(struct tern_layout *l)
+{
+    for (size_t i = 0; i < l->n_notes; i++) {
+        free(l->notes[i].text);
+        free(l->notes[i].file);
+        free(l->notes[i].where);
+    }
+    free(l->notes);
+    l->notes = NULL;
+    l->n_notes = 0;
 }
 
 static void note_at(struct tern_layout *l, bool error, const char *id,
@@ -64,6 +77,11 @@ int tern_layout_usable(const struct tern_layout *l, struct tern_err *err)
     for (size_t i = 0; i < l->n_notes; i++)
         if (l->notes[i].error)
             return tern_err_set(err, TERN_USAGE, "%s", l->notes[i].text);
+    return tern_layout_types_known(l, err);
+}
+
+int tern_layout_types_known(const struct tern_layout *l, struct tern_err *err)
+{
     if (l->unknown_type && *l->unknown_type)
         return tern_err_set(err, TERN_USAGE,
                             "%s: the CPUs and memory of %s are not in tern's catalogue, so that no "

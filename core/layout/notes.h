@@ -18,6 +18,8 @@ void tern_layout_warn(struct tern_layout *l, const char *id, const struct tern_y
 void tern_layout_note(struct tern_layout *l, bool error, const char *id, const char *file, int line,
                       const char *where, const char *text);
 
+/* All of them go. */
+void tern_layout_notes_free(struct tern_layout *l);
 /* Into the order of lines. */
 void tern_layout_sort_notes(struct tern_layout *l);
 

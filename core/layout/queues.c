@@ -71,13 +71,22 @@ static void read_resource(struct tern_layout *l, const struct tern_yaml_node *m,
     tern_layout_read_settings(tern_layout_map(m, "CustomSlurmSettings"), &r->custom);
 }
 
+/* The first of the list `key` of `map`, malloc'ed, or NULL. */
+static char *first_of(const struct tern_yaml_node *map, const char *key)
+{
+    const struct tern_yaml_node *list = tern_layout_list(map, key);
+    const char *text = tern_layout_count(list) ? tern_layout_as_text(tern_yaml_at(list, 0)) : NULL;
+
+    return text ? tern_strdup(text) : NULL;
+}
+
 static void read_queue(struct tern_layout *l, const struct tern_yaml_node *m,
                        struct tern_layout_queue *q)
 {
     const struct tern_yaml_node *resources = tern_layout_list(m, "ComputeResources");
     const char *capacity = tern_layout_text(m, "CapacityType"), *name = tern_layout_text(m, "Name");
-    struct inherited in = {.placement_group =
-                               placement_group(tern_layout_map(m, "Networking"), false)};
+    const struct tern_yaml_node *networking = tern_layout_map(m, "Networking");
+    struct inherited in = {.placement_group = placement_group(networking, false)};
     size_t n = tern_layout_count(resources);
 
     q->line = tern_yaml_line(m);
@@ -86,6 +95,10 @@ static void read_queue(struct tern_layout *l, const struct tern_yaml_node *m,
                   : strcmp(capacity, "SPOT") == 0           ? TERN_SPOT
                   : strcmp(capacity, "CAPACITY_BLOCK") == 0 ? TERN_CAPACITY_BLOCK
                                                             : TERN_ONDEMAND;
+    q->subnet = first_of(networking, "SubnetIds");
+    q->group = first_of(networking, "SecurityGroups");
+    if (!q->group)
+        q->group = first_of(networking, "AdditionalSecurityGroups");
     q->exclusive = tern_layout_bool(m, "JobExclusiveAllocation", false);
     tern_layout_read_settings(tern_layout_map(m, "CustomSlurmSettings"), &q->custom);
     q->resources = n ? tern_alloc(n, sizeof *q->resources, "ComputeResources", NULL) : NULL;

@@ -82,11 +82,31 @@ static void read_storage(struct tern_layout *l, const struct tern_yaml_node *lis
     for (size_t i = 0; l->storage && i < n; i++) {
         const struct tern_yaml_node *m = tern_yaml_at(list, i);
         const char *dir = tern_layout_text(m, "MountDir");
-        l->storage[l->n_storage++] =
-            (struct tern_layout_storage){.line = tern_yaml_line(m),
-                                         .name = text_of(m, "Name"),
-                                         .mount_dir = dir ? mount_dir(dir) : NULL,
-                                         .type = text_of(m, "StorageType")};
+        const struct tern_yaml_node *fsx = tern_layout_map(m, "FsxLustreSettings");
+        const char *policy = tern_layout_text(fsx, "DeletionPolicy");
+        l->storage[l->n_storage++] = (struct tern_layout_storage){
+            .line = tern_yaml_line(m),
+            .name = text_of(m, "Name"),
+            .mount_dir = dir ? mount_dir(dir) : NULL,
+            .type = text_of(m, "StorageType"),
+            .fsx_id = text_of(fsx, "FileSystemId"),
+            .fsx_deployment = text_of(fsx, "DeploymentType"),
+            .fsx_capacity_gib = tern_layout_int(fsx, "StorageCapacity", 0),
+            .fsx_throughput = tern_layout_int(fsx, "PerUnitStorageThroughput", 0),
+            .retained = policy && strcmp(policy, "Retain") == 0};
+    }
+}
+
+/* The first pool that has nodes. */
+static void read_login(struct tern_layout *l, const struct tern_yaml_node *pools)
+{
+    for (size_t i = 0; i < tern_layout_count(pools) && !l->login_type; i++) {
+        const struct tern_yaml_node *m = tern_yaml_at(pools, i);
+        const int64_t n = tern_layout_int(m, "Count", 0);
+        if (n <= 0)
+            continue;
+        l->login_count = n > 1000 ? 1000 : (int)n;
+        l->login_type = text_of(m, "InstanceType");
     }
 }
 
@@ -115,7 +135,10 @@ static void read_root(struct tern_layout *l, const struct tern_yaml_node *root)
     l->os = text_of(tern_layout_map(root, "Image"), "Os");
     l->head_type_name = text_of(head, "InstanceType");
     l->head_type = l->head_type_name ? tern_layout_instance(l->head_type_name) : NULL;
+    l->head_subnet = text_of(tern_layout_map(head, "Networking"), "SubnetId");
+    l->key_name = text_of(tern_layout_map(head, "Ssh"), "KeyName");
     read_scheduling(l, root);
+    read_login(l, tern_layout_list(tern_layout_map(root, "LoginNodes"), "Pools"));
     read_storage(l, tern_layout_list(root, "SharedStorage"));
 }
 
@@ -145,13 +168,11 @@ static void note_remarks(struct tern_layout *l, const struct tern_yaml *doc)
 static int fill(struct tern_layout *l, struct tern_yaml *doc, const char *vars,
                 struct tern_err *err)
 {
-    struct tern_layout_vars *v = vars ? tern_layout_vars_load(vars, err) : NULL;
-
-    if (vars && !v)
+    l->vars = vars ? tern_layout_vars_load(vars, err) : NULL;
+    if (vars && !l->vars)
         return -1;
-    if (v)
-        tern_layout_vars_fill(l, v, tern_yaml_root(doc));
-    tern_layout_vars_free(v);
+    if (l->vars)
+        tern_layout_vars_fill(l, l->vars, tern_yaml_root(doc));
     return 0;
 }
 
@@ -216,27 +237,30 @@ void tern_layout_free(struct tern_layout *l)
         }
         free(q->resources);
         free(q->name);
+        free(q->subnet);
+        free(q->group);
         free_settings(&q->custom);
     }
     for (size_t i = 0; i < l->n_storage; i++) {
         free(l->storage[i].name);
         free(l->storage[i].mount_dir);
         free(l->storage[i].type);
-    }
-    for (size_t i = 0; i < l->n_notes; i++) {
-        free(l->notes[i].text);
-        free(l->notes[i].file);
-        free(l->notes[i].where);
+        free(l->storage[i].fsx_id);
+        free(l->storage[i].fsx_deployment);
     }
     free_settings(&l->custom);
     free(l->queues);
     free(l->storage);
-    free(l->notes);
+    tern_layout_notes_free(l);
     free(l->path);
     free(l->name);
     free(l->region);
     free(l->os);
     free(l->head_type_name);
+    free(l->head_subnet);
+    free(l->key_name);
+    free(l->login_type);
+    tern_layout_vars_free(l->vars);
     free(l->unknown_type);
     free(l);
 }

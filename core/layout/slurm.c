@@ -4,8 +4,13 @@
  * half the CPUs) and the Neuron devices, for which it knows no GRES. */
 #include "core/layout/layout.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Releases of Slurm, as 100 * year + month: plugins called none are no more, and what follows from
+ * AuthType need not be said; topology.yaml is read, and topology.conf beside it is not. */
+enum { NO_DEFAULTS = 2311, TOPOLOGY_YAML = 2505 };
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -49,6 +54,34 @@ char *tern_layout_node_name(const struct tern_layout_group *g, int i)
 }
 
 /* ------------------------------------------------------------------ slurm.conf */
+
+/* A comment, whatever is in the path. */
+static void first_line(struct tern_buf *b, const char *name, const struct tern_layout *l)
+{
+    char *path = tern_strdup(l->path);
+
+    tern_str_mask(path);
+    tern_buf_printf(b, "# %s, rendered by tern from %s\n", name, path);
+    free(path);
+}
+
+char *tern_layout_plain_name(const struct tern_layout *l)
+{
+    enum { MAX_LETTERS = 40 };
+    struct tern_buf b = {0};
+    const char *s = l->name;
+
+    while (*s && !isalpha((unsigned char)*s))
+        s++;
+    for (; *s && b.len < MAX_LETTERS; s++)
+        if (isalnum((unsigned char)*s) || (b.len && b.data[b.len - 1] != '-'))
+            tern_buf_printf(&b, "%c", isalnum((unsigned char)*s) ? *s : '-');
+    while (b.len && b.data[b.len - 1] == '-')
+        b.data[--b.len] = '\0';
+    char *name = tern_strdup(b.len ? b.data : "cluster");
+    tern_buf_free(&b);
+    return name;
+}
 
 static bool uses_gres(const struct tern_layout *l)
 {
@@ -108,12 +141,14 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c, in
 
 static void site_head(struct tern_buf *b, const struct tern_layout *l)
 {
+    char *name = tern_layout_plain_name(l);
+
     tern_buf_printf(b,
                     "ClusterName=%s\n"
                     "# The head node's short host name, with its address where DNS does not know "
                     "it: head(10.0.0.10)\n"
                     "SlurmctldHost=head\n"
-                    "AuthType=auth/munge\nCredType=cred/munge\nSlurmUser=slurm\n"
+                    "AuthType=auth/munge\n%sSlurmUser=slurm\n"
                     "StateSaveLocation=/var/spool/slurmctld\nSlurmdSpoolDir=/var/spool/slurmd\n"
                     "SlurmctldLogFile=/var/log/slurmctld.log\nSlurmdLogFile=/var/log/slurmd.log\n"
                     "PlugStackConfig=/etc/slurm/plugstack.conf\n"
@@ -122,7 +157,8 @@ static void site_head(struct tern_buf *b, const struct tern_layout *l)
                     "AccountingStoreFlags=job_comment\n"
                     "# A job whose node died may run again at once on the others.\n"
                     "SchedulerParameters=nohold_on_prolog_fail\n",
-                    l->name);
+                    name, l->slurm_release < NO_DEFAULTS ? "CredType=cred/munge\n" : "");
+    free(name);
 }
 
 static void node_line(struct tern_buf *b, const struct tern_layout *l,
@@ -201,16 +237,20 @@ static void slurm_conf(struct tern_buf *b, const struct tern_layout *l,
 
     for (size_t i = 0; i < n; i++)
         nodes += present(&groups[i], c);
-    tern_buf_printf(b, "# slurm.conf, rendered by tern from %s\n", l->path);
+    first_line(b, "slurm.conf", l);
+    if (!c && l->slurm_release)
+        tern_buf_printf(b, "# For Slurm %d.%02d.\n", l->slurm_release / 100,
+                        l->slurm_release % 100);
     if (c)
         local_head(b, c, nodes);
     else
         site_head(b, l);
     tern_buf_printf(b,
                     "SelectType=select/cons_tres\nSelectTypeParameters=%s\n"
-                    "ReturnToService=2\nSwitchType=switch/none\n"
+                    "ReturnToService=2\n%s"
                     "TopologyPlugin=topology/tree\n%s",
                     l->memory_scheduling ? "CR_Core_Memory" : "CR_Core",
+                    c || l->slurm_release < NO_DEFAULTS ? "SwitchType=switch/none\n" : "",
                     uses_gres(l) ? "GresTypes=neuron\n" : "");
     settings(b, &l->custom, "", "\n");
     tern_buf_puts(b, "\n");
@@ -229,7 +269,7 @@ static void gres_conf(struct tern_buf *b, const struct tern_layout *l,
 {
     if (!uses_gres(l))
         return;
-    tern_buf_printf(b, "# gres.conf, rendered by tern from %s\n", l->path);
+    first_line(b, "gres.conf", l);
     for (size_t i = 0; i < n; i++) {
         const struct tern_layout_instance *t = groups[i].resource->type;
         if (!t->chips)
@@ -266,13 +306,15 @@ char *tern_layout_switches(const struct tern_layout *l, const struct tern_layout
     return all;
 }
 
-static void topology_conf(struct tern_buf *b, const struct tern_layout *l,
-                          const struct tern_layout_group *groups, size_t n)
+static void topology(struct tern_buf *b, const struct tern_layout *l, bool yaml,
+                     const struct tern_layout_group *groups, size_t n)
 {
     struct tern_buf leaves = {0};
     char *last = tern_strdup("");
 
-    tern_buf_printf(b, "# topology.conf, rendered by tern from %s\n", l->path);
+    first_line(b, yaml ? "topology.yaml" : "topology.conf", l);
+    if (yaml)
+        tern_buf_puts(b, "- topology: tree\n  cluster_default: true\n  tree:\n    switches:");
     for (size_t i = 0; i < n; i++)
         for (int from = 1, to; from <= groups[i].count; from = to + 1) {
             char *leaf = leaf_name(l, &groups[i], from), *next = NULL;
@@ -287,14 +329,20 @@ static void topology_conf(struct tern_buf *b, const struct tern_layout *l,
             if (strcmp(leaf, last) == 0) { /* the resource's dynamic nodes */
                 tern_buf_printf(b, ",%s", nodes);
             } else {
-                tern_buf_printf(b, "%sSwitchName=%s Nodes=%s", *last ? "\n" : "", leaf, nodes);
+                if (yaml)
+                    tern_buf_printf(b, "\n      - switch: %s\n        nodes: %s", leaf, nodes);
+                else
+                    tern_buf_printf(b, "%sSwitchName=%s Nodes=%s", *last ? "\n" : "", leaf, nodes);
                 tern_buf_printf(&leaves, "%s%s", leaves.len ? "," : "", leaf);
             }
             free(nodes);
             free(last);
             last = leaf;
         }
-    tern_buf_printf(b, "\nSwitchName=spine Switches=%s\n", leaves.data ? leaves.data : "");
+    tern_buf_printf(b,
+                    yaml ? "\n      - switch: spine\n        children: %s\n"
+                         : "\nSwitchName=spine Switches=%s\n",
+                    leaves.data ? leaves.data : "");
     tern_buf_free(&leaves);
     free(last);
 }
@@ -310,7 +358,9 @@ int tern_layout_render(const struct tern_layout *l, const struct tern_layout_loc
     struct tern_layout_group *groups = tern_layout_groups(l, &n);
     slurm_conf(&c.slurm, l, local, groups, n);
     gres_conf(&c.gres, l, local, groups, n);
-    topology_conf(&c.topology, l, groups, n);
+    const bool yaml = !local && l->slurm_release >= TOPOLOGY_YAML;
+    topology(&c.topology, l, yaml, groups, n);
+    c.topology_name = yaml ? "topology.yaml" : "topology.conf";
     free(groups);
     /* On the virtual cluster the named version keeps slurmd from looking for cgroup mounts, which
      * its nodes do not have; nothing else there uses them. */

@@ -2,16 +2,70 @@
 
 #include "core/layout/notes.h"
 
+#include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
 struct tern_layout_vars {
     char *path;
     json_t *values; /* an object of texts */
 };
+
+/* Lines NAME=value, as a shell would read them: an export, a comment and quotes around the value
+ * are taken.  A value in <angle brackets> is a place to fill in.  NULL where a line is no such one.
+ */
+static json_t *read_lines(char *text, const char *path, struct tern_err *err)
+{
+    json_t *all = json_object();
+    int number = 0;
+
+    for (char *line; (line = strsep(&text, "\n"));) {
+        number++;
+        line += strspn(line, " \t");
+        line[strcspn(line, "\r")] = '\0';
+        if (!*line || *line == '#')
+            continue;
+        line += tern_str_starts(line, "export ") ? strlen("export ") : 0;
+        char *value = strchr(line, '=');
+        const size_t len = value ? (size_t)(value - line) : 0;
+        if (len == 0 || strspn(line, NAME_LETTERS) != len) {
+            json_decref(all);
+            tern_err_set(err, TERN_USAGE, "%s:%d: is no line NAME=value. Write one, or JSON.", path,
+                         number);
+            return NULL;
+        }
+        *value++ = '\0';
+        size_t n = strlen(value);
+        if (n > 1 && (*value == '"' || *value == '\'') && value[n - 1] == *value) {
+            value[n - 1] = '\0';
+            value++;
+        }
+        if (*value && *value != '<')
+            json_object_set_new(all, line, tern_json_text(value));
+    }
+    return all;
+}
+
+/* The file as JSON, whichever of both it is. */
+static json_t *read_values(const char *path, struct tern_err *err)
+{
+    enum { MAX_BYTES = 4 << 20 };
+    char *text;
+    size_t len;
+
+    if (tern_fs_read(path, MAX_BYTES, &text, &len, err) < 0)
+        return NULL;
+    const char first = text[strspn(text, " \t\r\n")];
+    json_t *all = first == '{' || first == '[' ? tern_json_parse(text, len, path, err)
+                                               : read_lines(text, path, err);
+    free(text);
+    return all;
+}
 
 /* The outputs of CloudFormation: [{"OutputKey": ..., "OutputValue": ...}, ...]. */
 static void take_outputs(json_t *to, json_t *list)
@@ -46,8 +100,7 @@ static void take(json_t *to, json_t *from)
 
 struct tern_layout_vars *tern_layout_vars_load(const char *path, struct tern_err *err)
 {
-    enum { MAX_BYTES = 4 << 20 };
-    json_t *from = tern_json_load(path, MAX_BYTES, err);
+    json_t *from = read_values(path, err);
 
     if (!from)
         return NULL;
@@ -62,8 +115,8 @@ struct tern_layout_vars *tern_layout_vars_load(const char *path, struct tern_err
     json_decref(from);
     if (json_object_size(v->values) == 0) {
         tern_err_set(err, TERN_USAGE,
-                     "%s: has no values. Write {\"NAME\": \"value\"}, or save what `aws "
-                     "cloudformation describe-stacks` prints.",
+                     "%s: has no values. Write {\"NAME\": \"value\"} or lines NAME=value, or save "
+                     "what `aws cloudformation describe-stacks` prints.",
                      path);
         tern_layout_vars_free(v);
         return NULL;
@@ -78,6 +131,11 @@ void tern_layout_vars_free(struct tern_layout_vars *v)
     json_decref(v->values);
     free(v->path);
     free(v);
+}
+
+const char *tern_layout_value(const struct tern_layout *l, const char *name)
+{
+    return l->vars ? json_string_value(json_object_get(l->vars->values, name)) : NULL;
 }
 
 static void note_unknown(struct tern_layout *l, const struct tern_layout_vars *v,

@@ -185,6 +185,17 @@ $(O)/gen/report_files.h: $(PAGE_FILES)
 $(O)/core/report/page.o: $(O)/gen/report_files.h
 $(O)/core/report/page.o: ALL_CFLAGS += -I$(O)/gen
 
+# Programs that `tern cluster render` writes, in the program likewise: scripts/a_b.sh is render_a_b_sh.
+RENDER_FILES := $(wildcard core/render/scripts/*) cluster-templates/on-node-configured
+$(O)/gen/render_files.h: $(RENDER_FILES)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@){ for f in $(RENDER_FILES); do \
+		printf 'static const char render_%s[] __attribute__((unused)) = {' "$$(basename $$f | tr -c 'a-zA-Z0-9\n' _)"; \
+		od -An -v -tu1 $$f | sed 's/[0-9][0-9]*/&,/g'; echo '0};'; done; } >$@.new && mv -f $@.new $@
+RENDER_OBJECTS := $(patsubst %,$(O)/core/render/%.o,pcluster)
+$(RENDER_OBJECTS): $(O)/gen/render_files.h
+$(RENDER_OBJECTS): ALL_CFLAGS += -I$(O)/gen
+
 define room
 $(2)/lib/libtern-$(1).a: $(patsubst $(O)/%,$(2)/%,$(call objs,$(call sources,$(1))))
 	@mkdir -p $$(@D)

@@ -9,13 +9,15 @@
 #include <string.h>
 
 const char cluster_vars_help[] =
-    "JSON with the value of each ${NAME}: {\"NAME\": \"value\"}, or the outputs that `aws "
-    "cloudformation describe-stacks` prints";
+    "the value of each ${NAME}: JSON {\"NAME\": \"value\"}, lines NAME=value, or the outputs that "
+    "`aws cloudformation describe-stacks` prints";
 
-void cluster_print_notes(const struct tern_layout *l)
+void cluster_print_notes(const struct tern_layout *l, bool variables)
 {
     fflush(stdout);
     for (size_t i = 0; i < l->n_notes; i++) {
+        if (!variables && strcmp(l->notes[i].id, "value-variable") == 0)
+            continue;
         char *line = tern_strdup(l->notes[i].text);
         tern_str_mask(line);
         fprintf(stderr, "%s\n", line);
@@ -212,7 +214,7 @@ static int check(const char *path, json_t *all, struct tern_err *err)
     }
     json_array_append_new(all, layout_json(l));
     if (!as_json)
-        cluster_print_notes(l);
+        cluster_print_notes(l, /* variables= */ true);
     int rc = cluster_count_errors(l, err);
     if (rc == 0 && !as_json)
         describe(l);

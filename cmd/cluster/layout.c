@@ -4,9 +4,11 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/render/render.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct tern_layout *cluster_load_layout(const char *path, const char *vars, struct tern_err *err)
 {
@@ -14,7 +16,7 @@ struct tern_layout *cluster_load_layout(const char *path, const char *vars, stru
 
     if (!l)
         return NULL;
-    cluster_print_notes(l);
+    cluster_print_notes(l, /* variables= */ true);
     if (cluster_count_errors(l, err) < 0) {
         tern_layout_free(l);
         return NULL;
@@ -22,12 +24,41 @@ struct tern_layout *cluster_load_layout(const char *path, const char *vars, stru
     return l;
 }
 
-static const char *render_to = "slurm", *render_out, *render_vars;
+/* The same, but variables may be without a value: they stay in what is rendered. */
+static struct tern_layout *load_draft(const char *path, const char *vars, struct tern_err *err)
+{
+    struct tern_layout *l = tern_layout_load_with(path, vars, err);
+
+    if (!l)
+        return NULL;
+    const bool draft = l->n_errors == l->n_variables;
+    cluster_print_notes(l, !draft);
+    if (!draft) {
+        cluster_count_errors(l, err);
+        tern_layout_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+static const char *render_to = "slurm", *render_out, *render_diff, *render_vars, *render_release;
 static const struct tern_opt render_opts[] = {
-    {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to, .help = "slurm"},
+    {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to,
+     .help =
+         "slurm: its configuration files; pcluster: the layout in one form, whose nodes install "
+         "tern, with create.sh and delete.sh"},
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &render_out,
-     .help = "write the files there; without it all go to stdout"},
+     .help =
+         "write the files there; without it all go to stdout. The folder appears whole. An "
+         "earlier rendering is replaced; other files, or edited ones, are refused. slurm: single "
+         "files of a folder, such as /etc/slurm"},
+    {"diff", 0, TERN_OPT_TEXT, "DIR", .to.text = &render_diff,
+     .help = "print how the files in DIR would change, and write nothing; exit status 1 if they "
+             "would"},
     {"vars", 0, TERN_OPT_TEXT, "FILE", .to.text = &render_vars, .help = cluster_vars_help},
+    {"slurm", 0, TERN_OPT_TEXT, "RELEASE", .to.text = &render_release,
+     .help = "of --to slurm: the release that will read the files, 22.05 to 26.05; else lines that "
+             "all of them take"},
     {0},
 };
 
@@ -54,49 +85,100 @@ static int check_rendered(const char *path, const char *text, struct tern_err *e
                       path);
 }
 
+/* "25.11" is 2511; 0 where nothing was said. */
+static int read_release(const char *text, int *ret_release, struct tern_err *err)
+{
+    int year, month, end = 0;
+
+    *ret_release = 0;
+    if (!text)
+        return 0;
+    if (sscanf(text, "%2d.%2d%n", &year, &month, &end) != 2 || text[end] || month < 1 ||
+        month > 12 || year * 100 + month < 2205 || year * 100 + month > 2605)
+        return tern_err_set(err, TERN_USAGE,
+                            "--slurm: '%s' is no release that tern knows. Write 22.05 to 26.05.",
+                            text);
+    *ret_release = year * 100 + month;
+    return 0;
+}
+
+/* Slurm's files, each for itself, into a folder that may have others. */
+static int write_into(const struct tern_render *r, const char *dir, struct tern_err *err)
+{
+    int rc = tern_fs_mkdirs(dir, 0755, err);
+
+    for (size_t i = 0; rc == 0 && i < r->n_files; i++) {
+        char *path = tern_strf("%s/%s", dir, r->file[i].name);
+        rc = check_rendered(path, r->file[i].text.data, err);
+        free(path);
+    }
+    for (size_t i = 0; rc == 0 && i < r->n_files; i++) {
+        char *path = tern_strf("%s/%s", dir, r->file[i].name);
+        rc = tern_fs_replace(path, r->file[i].text.data, r->file[i].text.len, 0644, err);
+        free(path);
+    }
+    return rc;
+}
+
+/* What was decided, and what is left to fill in. */
+static void print_summary(const struct tern_render *r)
+{
+    FILE *to = render_out ? stdout : stderr;
+
+    fputs(r->said.data ? r->said.data : "", to);
+    if (r->n_missing)
+        fputs("to fill in, with --vars FILE:", to);
+    for (size_t i = 0; i < r->n_missing; i++)
+        fprintf(to, " ${%s}", r->missing[i]);
+    if (r->n_missing)
+        fputs("\n", to);
+}
+
+static int put_out(const struct tern_render *r, struct tern_err *err)
+{
+    bool differs = false;
+
+    if (render_diff) {
+        if (tern_render_diff(r, render_diff, stdout, isatty(STDOUT_FILENO), &differs, err) < 0)
+            return -1;
+        return differs ? TERN_FAILED : 0;
+    }
+    if (render_out && strcmp(r->form, "slurm") == 0)
+        return write_into(r, render_out, err);
+    if (render_out && tern_render_write(r, render_out, err) < 0)
+        return -1;
+    for (size_t i = 0; i < r->n_files && !render_out; i++)
+        printf("%s######## %s\n%s", i ? "\n" : "", r->file[i].name, r->file[i].text.data);
+    fflush(stdout);
+    print_summary(r);
+    return 0;
+}
+
 static int run_render(int n, char **args, struct tern_err *err)
 {
-    struct tern_layout_conf c;
-    int rc = 0;
+    const bool slurm = strcmp(render_to, "slurm") == 0;
+    struct tern_render r;
+    int release, rc = -1;
 
     (void)n;
-    if (strcmp(render_to, "slurm") != 0)
-        return tern_err_set(err, TERN_USAGE, "--to: '%s' is not one of: slurm.", render_to);
-    struct tern_layout *l = cluster_load_layout(args[0], render_vars, err);
+    if (!tern_render_is_form(render_to))
+        return tern_err_set(err, TERN_USAGE, "--to: '%s' is not one of: %s.", render_to,
+                            tern_render_forms);
+    if (render_out && render_diff)
+        return tern_err_set(err, TERN_USAGE, "--out and --diff: give one of the two.");
+    if (render_release && !slurm)
+        return tern_err_set(err, TERN_USAGE, "--slurm is for --to slurm.");
+    if (read_release(render_release, &release, err) < 0)
+        return -1;
+    struct tern_layout *l = slurm ? cluster_load_layout(args[0], render_vars, err)
+                                  : load_draft(args[0], render_vars, err);
     if (!l)
         return -1;
-    if (tern_layout_render(l, NULL, &c, err) < 0) {
-        tern_layout_free(l);
-        return -1;
+    l->slurm_release = release;
+    if (tern_render_make(&r, l, render_to, err) == 0) {
+        rc = put_out(&r, err);
+        tern_render_free(&r);
     }
-    const struct {
-        const char *name;
-        const struct tern_buf *text;
-    } files[] = {{"slurm.conf", &c.slurm},
-                 {"gres.conf", &c.gres},
-                 {"topology.conf", &c.topology},
-                 {"cgroup.conf", &c.cgroup},
-                 {"plugstack.conf", &c.plugstack}};
-    if (render_out)
-        rc = tern_fs_mkdirs(render_out, 0755, err);
-    for (size_t i = 0; rc == 0 && render_out && i < sizeof files / sizeof *files; i++) {
-        char *path = tern_strf("%s/%s", render_out, files[i].name);
-        if (files[i].text->len)
-            rc = check_rendered(path, files[i].text->data, err);
-        free(path);
-    }
-    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++) {
-        if (!files[i].text->len)
-            continue;
-        if (!render_out) {
-            printf("%s######## %s\n%s", i ? "\n" : "", files[i].name, files[i].text->data);
-            continue;
-        }
-        char *path = tern_strf("%s/%s", render_out, files[i].name);
-        rc = tern_fs_replace(path, files[i].text->data, files[i].text->len, 0644, err);
-        free(path);
-    }
-    tern_layout_conf_free(&c);
     tern_layout_free(l);
     return rc;
 }
@@ -104,11 +186,18 @@ static int run_render(int n, char **args, struct tern_err *err)
 const struct tern_cmd render_cmd = {
     .name = "render",
     .args = "LAYOUT",
-    .summary = "write Slurm's configuration files for a layout",
+    .summary = "write a layout's files for Slurm or ParallelCluster",
     .about =
-        "slurm.conf, gres.conf (Neuron devices), topology.conf, cgroup.conf and plugstack.conf "
-        "for a real cluster with these nodes. Dynamic nodes are FUTURE ones.",
-    .examples = "  tern cluster render cluster.yaml -o /etc/slurm\n",
+        "slurm: slurm.conf, gres.conf (Neuron devices), topology.conf (from 25.05 on "
+        "topology.yaml), "
+        "cgroup.conf and plugstack.conf for a real cluster with these nodes. Dynamic nodes are "
+        "FUTURE ones. pcluster: cluster.yaml with its keys in one order and its values in one "
+        "form; the head node and every queue run on-node-configured, which installs tern. The same "
+        "layout gives the same bytes. A value that is not known stays as ${Name}, and is listed; "
+        "programs refuse to run until --vars has it.",
+    .examples = "  tern cluster render cluster.yaml -o /etc/slurm\n"
+                "  tern cluster render cluster.yaml --to pcluster --vars outputs.json -o trn1\n"
+                "  tern cluster render cluster.yaml --to pcluster --diff trn1\n",
     .opts = render_opts,
     .args_min = 1,
     .args_max = 1,

@@ -14,8 +14,9 @@ struct tern_layout *cluster_load_layout(const char *path, const char *vars, stru
 /* The help of --vars. */
 extern const char cluster_vars_help[];
 
-/* Print each finding as "file:line: severity: id: text" on stderr. */
-void cluster_print_notes(const struct tern_layout *l);
+/* Print each finding as "file:line: severity: id: text" on stderr; `variables`: those without a
+ * value among them. */
+void cluster_print_notes(const struct tern_layout *l, bool variables);
 /* -1 with their number in `err` where there are errors. */
 int cluster_count_errors(const struct tern_layout *l, struct tern_err *err);
 

@@ -5,6 +5,8 @@ left out and listed, and facts of EC2 are those of TYPES.
     layout.py write DIR N TEMPLATE...  the files: the templates, BASES and TEXTS, and of the changes of
                                       one key each N-th
     layout.py compare TERN FILE...     both judge; "ok NAME" or "not ok NAME" a line
+    layout.py same FILE RENDERED ...   each pair is one configuration to pcluster, but for what
+                                      `tern cluster render --to pcluster` adds to nodes
 """
 import copy
 import functools
@@ -716,8 +718,33 @@ def compare(tern, paths):
           ("" if taken >= 100 and refused >= 100 and len(paths) >= 300 else "not "))
 
 
+def configured(path):
+    """What pcluster makes of the file, without OnNodeConfigured and S3Access of nodes."""
+    setup()
+    schema = ClusterSchema(cluster_name="c")
+    tree = json.loads(json.dumps(schema.dump(schema.load(yaml_load(open(path, encoding="utf-8"))))))
+    for nodes in [tree["HeadNode"], *tree["Scheduling"]["SlurmQueues"]]:
+        for section, key in (("CustomActions", "OnNodeConfigured"), ("Iam", "S3Access")):
+            (nodes.get(section) or {}).pop(key, None)
+            if not any((nodes.get(section) or {}).values()):
+                nodes.pop(section, None)
+    return tree
+
+
+def same(paths):
+    for file, rendered in zip(paths[::2], paths[1::2]):
+        theirs = judged(rendered)
+        print("%sok pcluster takes what is rendered of %s" % ("not " if theirs else "", file))
+        equal = configured(file) == configured(rendered)
+        print("%sok and makes of it what it makes of %s" % ("" if equal else "not ", file))
+        if theirs:
+            print("#", theirs)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "write":
+    if sys.argv[1] == "same":
+        same(sys.argv[2:])
+    elif sys.argv[1] == "write":
         write(sys.argv[2], int(sys.argv[3]), sys.argv[4:])
     else:
         compare(sys.argv[2], sys.argv[3:])

@@ -22,4 +22,23 @@ while IFS= read -r line; do
     esac
 done <result
 [ $rc = 0 ]; ok $? "the comparison ran to its end" || sed 's/^/# /' err
+
+# ---- rendered again, in one form and with what installs tern
+printf 'Bucket=tern-bucket\n' >values.txt
+set --
+for f in files/*-template.yaml files/*-everything.yaml files/*-existing.yaml files/*-scratch.yaml files/*-hdd.yaml files/*-backup.yaml; do
+    name=${f#files/}; name=r-${name%.yaml}
+    tern cluster render "$f" --to pcluster --vars values.txt -o "$name" >out 2>err && set -- "$@" "$f" "$name/cluster.yaml" || { ok 1 "$f is rendered"; sed 's/^/# /' err; }
+done
+[ $# -ge 14 ]; ok $? "seven layouts or more are rendered ($(($# / 2)))"
+$python "$ROOT/tests/peers/layout.py" same "$@" >result 2>err
+rc=$?
+while IFS= read -r line; do
+    case $line in
+    ok*) ok 0 "${line#ok }" ;;
+    "not ok"*) ok 1 "${line#not ok }" ;;
+    *) echo "$line" ;;
+    esac
+done <result
+[ $rc = 0 ]; ok $? "both were read" || tail -5 err
 tap_done

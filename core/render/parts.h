@@ -1,0 +1,51 @@
+/* Pieces of the room: files, values and programs of a rendering. */
+#ifndef TERN_RENDER_PARTS_H
+#define TERN_RENDER_PARTS_H
+
+#include "core/base/json.h"
+#include "core/render/render.h"
+
+/* A new file; its text is the caller's to write. */
+struct tern_render_file *tern_render_add(struct tern_render *r, const char *name);
+/* A JSON file; takes over `j`. */
+int tern_render_add_json(struct tern_render *r, const char *name, json_t *j, struct tern_err *err);
+/* A program from an embedded text; its line "#@values@" becomes what tern_render_set says. */
+struct tern_render_file *tern_render_program(struct tern_render *r, const char *name,
+                                             const char *text);
+/* The shell variable `name` of the program; one that is missing is empty. */
+void tern_render_set(struct tern_render_file *f, const char *name, const char *value);
+/* The same of a number. */
+void tern_render_set_int(struct tern_render_file *f, const char *name, long long value);
+
+/* The value `name`: from the file of variables, else `other` (NULL: nothing else has it), else
+ * "${name}", which is noted as missing.  Lives as long as `r`. */
+const char *tern_render_value(struct tern_render *r, const char *name, const char *other);
+/* The same, but NULL where it is not known. */
+const char *tern_render_known(const struct tern_render *r, const char *name);
+/* Each ${NAME} of a text is missing, whoever wrote it. */
+void tern_render_note_variables(struct tern_render *r, const char *text);
+/* The cluster's name, for AWS. */
+const char *tern_render_name(struct tern_render *r);
+/* The package of tern that nodes install: TernPackage, or the source tarball in Bucket. */
+const char *tern_render_package(struct tern_render *r, const char *kind);
+/* `text` is freed with `r`. */
+const char *tern_render_keep(struct tern_render *r, char *text);
+/* A line for the user. */
+void tern_render_say(struct tern_render *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "2 nodes", "1 node". */
+const char *tern_render_count(struct tern_render *r, long n, const char *thing);
+
+/* The first storage of type FsxLustre, or NULL. */
+const struct tern_layout_storage *tern_render_lustre(const struct tern_layout *l);
+
+/* The name of the list of files that a folder of a rendering has. */
+#define TERN_RENDER_LIST "tern-render.json"
+/* That list, as JSON text. */
+int tern_render_list(const struct tern_render *r, struct tern_buf *to, struct tern_err *err);
+
+/* The forms. */
+int tern_render_slurm(struct tern_render *r, struct tern_err *err);
+int tern_render_pcluster(struct tern_render *r, struct tern_err *err);
+
+#endif

@@ -1,0 +1,123 @@
+#!/bin/bash
+# tern cluster render: golden files, their sameness, --diff, folders, and names that would be commands.
+#
+#   New golden files, after a look at what changed (--diff tests/golden/render/FORM):
+#     cd tests/golden/render && tern cluster render cluster.yaml --to FORM --vars values.txt -o FORM
+. "$(dirname "$0")/../lib/tap.sh"
+golden=$ROOT/tests/golden/render
+template=$ROOT/cluster-templates/trn1-4/cluster.yaml
+forms='pcluster'
+# FORM: its golden layout into folder FORM.
+render() { run tern cluster render "$golden/cluster.yaml" --to "$1" --vars "$golden/values.txt" -o "$1"; }
+
+for form in $forms; do
+    (cd "$golden" && tern cluster render cluster.yaml --to "$form" --vars values.txt --diff "$form") >out 2>err; rc=$?
+    status 0 "$form: the golden files are rendered" || cat out
+    render "$form"; status 0 "$form: a folder is written"
+    diff -r "$golden/$form" "$form" >differ; ok $? "$form: it is the golden folder, byte for byte" || head -40 differ
+    ! grep -q 'to fill in' out; ok $? "$form: all values are known"
+    [ -x "$form/create.sh" ] && [ -x "$form/delete.sh" ]; ok $? "$form: programs may be run"
+    render "$form"; status 0 "$form: the folder is replaced by a later rendering"
+    ls -d "$form".tmp-* >left 2>/dev/null; [ ! -s left ]; ok $? "$form: nothing is left beside it"
+    if command -v shellcheck >/dev/null; then
+        find "$form" -type f -perm -100 -print0 | xargs -0 shellcheck >lint 2>&1; ok $? "$form: shellcheck finds nothing" || cat lint
+    else
+        skip "shellcheck is not installed"
+    fi
+    rm -rf here; run tern cluster render "$template" --to "$form" -o here; status 0 "$form: values may be missing"
+    out_has 'to fill in, with --vars FILE: ' "$form: they are listed"; out_has '${Bucket}'
+    [ "$(grep -rl '^missing=.*Bucket' here)" ]; ok $? "$form: its programs know that"
+    for program in create delete; do
+        run here/$program.sh; status 1 "$form: $program.sh does nothing without them"; err_has 'values are missing: '
+    done
+done
+
+# ---- folders and --diff
+render pcluster
+mkdir theirs; echo mine >theirs/notes
+run tern cluster render "$template" --to pcluster -o theirs; status 2 'a folder of other files is refused'; one_line
+is "$(ls theirs)" notes 'and stays as it was'
+echo mine >pcluster/notes; render pcluster; status 2 'a file beside rendered ones is refused'; err_has 'pcluster/notes: is no file of tern'
+rm pcluster/notes; sed -i 's/MaxCount: 16/MaxCount: 32/' pcluster/cluster.yaml
+render pcluster; status 2 'an edited file is not overwritten'; err_has 'pcluster/cluster.yaml: was changed since'
+run tern cluster render "$golden/cluster.yaml" --to pcluster --vars "$golden/values.txt" --diff pcluster
+status 1 '--diff of an edited file'; has out '-          MaxCount: 32'; has out '+          MaxCount: 16'
+is "$(grep -c '^[-+] ' out)" 2 'only the edited line differs'
+cp -r pcluster patched; sed -n '/^--- pcluster/,$p' out | (cd patched && patch -s -p0 cluster.yaml) 2>/dev/null
+cmp -s patched/cluster.yaml "$golden/pcluster/cluster.yaml"; ok $? 'patch(1) takes the diff' || command -v patch >/dev/null || skip 'patch is not installed'
+sed -i 's/MinCount: 8/MinCount: 9/; /MaxCount: 32/s/32/16/; s/InstanceType: trn1.32xlarge/InstanceType: trn1n.32xlarge/' pcluster/cluster.yaml
+run tern cluster render "$golden/cluster.yaml" --to pcluster --vars "$golden/values.txt" --diff pcluster
+is "$(grep -c '^@@' out) $(grep -c '^[-+] ' out)" '1 4' 'two changes that are near each other are one hunk'
+rm pcluster/delete.sh
+run tern cluster render "$golden/cluster.yaml" --to pcluster --vars "$golden/values.txt" --diff pcluster; status 1; has out '--- /dev/null' 'a missing file is new'
+run tern cluster render "$template" --to pcluster --diff nowhere; status 2 '--diff with a folder that is not there'; one_line
+run tern cluster render "$template" --to pcluster --diff theirs -o here; status 2 '--diff and -o'
+run tern cluster render "$template" --to terraform; status 2; err_has "'terraform' is not one of: slurm, pcluster"
+ln -s theirs link; run tern cluster render "$template" --to pcluster -o link; status 2 'a link is not replaced'
+sed 's/MaxCount: 4/MaxCount: 3/' "$template" >bad.yaml
+run tern cluster render bad.yaml --to pcluster -o none; status 2; [ ! -e none ]; ok $? 'nothing is rendered from a bad layout'
+rm -rf pcluster; render pcluster; before=$(cat pcluster/* | cksum)
+said=$(trap '' XFSZ; ulimit -f 0; tern cluster render "$template" --to pcluster -o pcluster 2>&1); [ $? != 0 ] && [ "$(cat pcluster/* | cksum)" = "$before" ]
+ok $? 'a write that fails (no room) leaves the earlier rendering' || echo "# $said"
+ls -d pcluster.tmp-* >left 2>/dev/null; [ ! -s left ]; ok $? 'and nothing beside it'
+
+# ---- the layout in one form
+run tern cluster render pcluster/cluster.yaml --to pcluster --vars "$golden/values.txt" -o again
+cmp -s pcluster/cluster.yaml again/cluster.yaml; ok $? 'a normalised layout gives itself'
+run tern cluster check pcluster/cluster.yaml; status 0 'and is a good one'
+run tern cluster render "$golden/cluster.yaml" --to pcluster -o draft; status 0 'variables without a value stay'
+has draft/cluster.yaml "'\${PrivateSubnet}'"; out_has '${PublicSubnet} ${PrivateSubnet}' 'and are listed'
+printf '{"Bucket": "b", "FileSystemId": "fs-0123456789abcdef0", "TernPackage": "s3://b/deb/"}' >fs.json
+run tern cluster render "$template" --to pcluster --vars fs.json -o fs; status 0
+grep -A1 FsxLustreSettings fs/cluster.yaml | grep -q 'FileSystemId: fs-0123456789abcdef0'; ok $? 'the file system of the stack is used instead of a new one'
+has fs/cluster.yaml "- 's3://b/deb/'" 'TernPackage is what nodes install'
+printf 'NAME\n' >bad.txt; run tern cluster render "$template" --vars bad.txt; status 2; err_has 'bad.txt:1: is no line NAME=value'
+
+# ---- releases of Slurm
+run tern cluster render "$template" --slurm 24.11; status 0; out_has '# For Slurm 24.11.'; out_has '######## topology.conf'
+! grep -q 'SwitchType\|CredType' out; ok $? 'no settings that 23.11 made needless'
+run tern cluster render "$template" --slurm 22.05; out_has 'SwitchType=switch/none'; out_has 'CredType=cred/munge'
+run tern cluster render "$template" --slurm 26.05; status 0; out_has '######## topology.yaml'; ! grep -q '## topology.conf' out; ok $? 'from 25.05 on topology is YAML'
+python3 - out <<'P'
+import sys
+text = open(sys.argv[1]).read().split("######## topology.yaml\n")[1].split("\n\n####")[0]
+try:
+    import yaml
+except ImportError:
+    sys.exit(0)
+t = yaml.safe_load(text)
+assert t == [{"topology": "tree", "cluster_default": True, "tree": {"switches": [
+    {"switch": "trn1-trn1", "nodes": "trn1-st-trn1-[1-4]"}, {"switch": "spine", "children": "trn1-trn1"}]}}], t
+P
+ok $? 'it has the switches and their nodes'
+for release in 21.08 26.11 25 25.13 25.11x new; do run tern cluster render "$template" --slurm $release; status 2 "--slurm $release"; done
+run tern cluster render "$template" --slurm 24.11 --to pcluster; status 2
+run tern cluster render "$template" --slurm 26.05 -o conf; run tern cluster render "$template" --slurm 26.05 --diff conf; status 0 '--diff of Slurm files that are the same'
+run tern cluster render "$template" --slurm 22.05 --diff conf; status 1 '--diff of another release'; has out '+SwitchType=switch/none'
+
+# ---- names that would be commands, lines or options elsewhere
+evil="x\$(touch hacked);\`touch hacked\`'\"
+touch hacked #"
+mkdir "$evil" && cp "$template" "$evil/cluster.yaml"
+python3 - "$evil" <<'P'
+import json, sys
+e = sys.argv[1]
+json.dump({n: e for n in "Region Bucket SecurityGroup PrivateSubnet ExecutionRoleArn InstanceProfileArn ImageRepository BaseImage "
+           "TernPackage FileSystemId FileSystemDnsName FileSystemMountName".split()}, open("evil.json", "w"))
+P
+mkdir bin; : >a
+for tool in aws pcluster docker curl; do printf '#!/bin/bash\nprintf "%%s\\n" "%s" "$@" >>calls\nexit 1\n' $tool >bin/$tool; done
+chmod +x bin/*
+for form in $forms; do
+    rm -rf evil calls; run tern cluster render "$evil/cluster.yaml" --to $form --vars evil.json -o evil; status 0 "$form: hostile names are rendered"
+    for program in evil/*.sh; do PATH=$WORK/bin:$PATH timeout 60 bash "$program" a </dev/null >out 2>err; done
+    [ ! -e hacked ] && [ ! -e evil/hacked ]; ok $? "$form: and are no commands of its programs"
+    python3 - calls "$evil" <<'P'
+import sys
+assert sys.argv[2] in open(sys.argv[1]).read()
+P
+    ok $? "$form: programs pass them on as they are" || cat err
+done
+run tern cluster render "$evil/cluster.yaml"; status 0 'a path with a line break is rendered for Slurm'
+is "$(grep -c '^touch' out)" 0 'a line break in a path makes no line of slurm.conf'
+tap_done

@@ -233,6 +233,8 @@ static void set_options(CURL *c, struct transfer *t, struct curl_slist *headers)
     api.setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     if (ca && *ca)
         api.setopt(c, CURLOPT_CAINFO, ca);
+    if (q->fresh)
+        api.setopt(c, CURLOPT_FRESH_CONNECT, 1L);
     if (q->direct)
         api.setopt(c, CURLOPT_NOPROXY, "*");
     if (strcmp(q->method, "HEAD") == 0) {

@@ -29,6 +29,7 @@ struct tern_store_request {
     double connect_s, stall_s;
     const int *stop, *halt; /* not 0: the transfer ends; each may be NULL */
     bool direct;            /* no proxy, whatever the environment says */
+    bool fresh; /* on a new connection: when a kept one breaks, libcurl makes the request again */
 };
 
 enum tern_store_end {

@@ -1,4 +1,5 @@
 /* tern ledger export: the values of runs, for other programs. */
+#include "cmd/ledger/export.h"
 #include "cmd/ledger/show.h"
 
 #include "core/base/clock.h"
@@ -14,6 +15,7 @@
 static bool csv, superseded;
 static struct tern_opt_list wanted;
 static const char *tensorboard; /* DIR */
+static const char *mlflow, *experiment;
 
 struct out {
     json_t *runs; /* with --json */
@@ -164,13 +166,23 @@ static int export_events(struct tern_ledger *l, struct tern_err *err)
     return 0;
 }
 
+/* As MLflow's own client finds it. */
+static const char *experiment_name(void)
+{
+    const char *other = getenv("MLFLOW_EXPERIMENT_NAME");
+
+    return experiment && *experiment ? experiment : other && *other ? other : "tern";
+}
+
 static int check_format(struct tern_err *err)
 {
-    if (csv + show.json + (tensorboard != NULL) != 1)
-        return tern_err_set(err, TERN_USAGE, "give one of --csv, --json and --tensorboard");
-    if (tensorboard && (wanted.n || superseded))
+    if (csv + show.json + (tensorboard != NULL) + (mlflow != NULL) != 1)
         return tern_err_set(err, TERN_USAGE,
-                            "--tensorboard writes all values: %s goes with --csv and --json",
+                            "give one of --csv, --json, --tensorboard and --mlflow");
+    if ((tensorboard || mlflow) && (wanted.n || superseded))
+        return tern_err_set(err, TERN_USAGE, "%s: %s goes with --csv and --json",
+                            tensorboard ? "--tensorboard writes all values"
+                                        : "--mlflow sends the values that hold, of all metrics",
                             wanted.n ? "--metric" : "--all");
     return 0;
 }
@@ -190,7 +202,10 @@ static int run(int n_args, char **args, struct tern_err *err)
         struct tern_ledger *l = show_open_run(n_args ? args[i] : NULL, err);
         if (l && csv && i == 0)
             puts("run,name,kind,metric,attempt,step,value,time");
-        rc = !l ? -1 : tensorboard ? export_events(l, err) : export_run(l, &out, err);
+        rc = !l            ? -1
+             : tensorboard ? export_events(l, err)
+             : mlflow      ? export_mlflow(l, mlflow, experiment_name(), err)
+                           : export_run(l, &out, err);
         tern_ledger_close(l);
         show_forget_home(named);
     }
@@ -211,6 +226,11 @@ static const struct tern_opt opts[] = {
     {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "as JSON, a list of runs"},
     {"tensorboard", 0, TERN_OPT_TEXT, "DIR", .to.text = &tensorboard,
      .help = "as TensorBoard's event files, each run in a new folder under DIR"},
+    {"mlflow", 0, TERN_OPT_TEXT, "URL", .to.text = &mlflow,
+     .help = "to the MLflow tracking server there; again: what it lacks"},
+    {"experiment", 0, TERN_OPT_TEXT, "NAME", .to.text = &experiment,
+     .help = "with --mlflow: the experiment, made where it is not there; else "
+             "MLFLOW_EXPERIMENT_NAME, or tern"},
     {"metric", 'm', TERN_OPT_LIST, "GLOB", .to.list = &wanted,
      .help = "only metrics and held-out sets of such names (again for more): 'loss', '*_seconds'"},
     {"all", 0, TERN_OPT_FLAG, .to.flag = &superseded,
@@ -233,10 +253,16 @@ const struct tern_cmd ledger_export = {
         "one "
         "that went on from a checkpoint hides what earlier ones have behind it; held-out sets are "
         "held_out/SET/perplexity_token and perplexity_byte; values are float32. The recipe's "
-        "ledger.tensorboard writes the same while a run goes on. Without RUN: the newest run.",
+        "ledger.tensorboard writes the same while a run goes on. Without RUN: the newest run.\n\n"
+        "For MLflow a run is a run with the tag tern.run_id, its effective values are metrics, "
+        "perplexities as above among them, and the keys of its recipe are params. A second export "
+        "adds what the run has gained. Where a later attempt has done steps again that MLflow "
+        "has, it is refused, since MLflow takes no value back. Credentials: "
+        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.",
     .examples = "  tern ledger export pubmed-cpt --csv -m loss > loss.csv\n"
                 "  tern ledger export run-a run-b --json > runs.json\n"
-                "  tern ledger export pubmed-cpt --tensorboard board\n",
+                "  tern ledger export pubmed-cpt --tensorboard board\n"
+                "  tern ledger export pubmed-cpt --mlflow https://mlflow.example.org\n",
     .opts = opts,
     .args_max = -1,
     .run = run,

@@ -209,6 +209,11 @@ struct tern_ckpt_save_options {
      * NULL: not told.  `ctx` is used until tern_ckpt_save_free. */
     void (*tell)(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_saved *saved);
     void *ctx; /* of both; used until tern_ckpt_save_free */
+    /* `dir` is a folder of each node, and its checkpoint has the shards of that node's ranks
+     * (local.h).  Nothing is told, and the fence is rank 0's. */
+    bool local;
+    int node;      /* of a local save: the same on the ranks that share `dir`, and on no others */
+    uint64_t kept; /* of a local save: a step in `dir` that stays, beside the newest; 0: none */
 };
 
 struct tern_ckpt_saved {
@@ -244,6 +249,8 @@ int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_save
  *     PUBLISHES  a thread of rank 0 writes the manifest, renames, and tells
  *     advance    all ranks agree
  *
+ * In a local save the first rank of each node does what rank 0 does here, in its node's folder.
+ *
  * Threads of a save never communicate; begin and advance do.  A rank may change its arrays as soon
  * as begin has returned, other than those that are constant. */
 
@@ -270,6 +277,9 @@ bool tern_ckpt_save_is_ready(const struct tern_ckpt_saving *s);
  * and *ret_saved (may be NULL) is set; -1: the save has failed, on all ranks. */
 int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_saved,
                            struct tern_err *err);
+/* Collective.  A local save that has failed on all ranks, and is not freed, begins anew in `dir`,
+ * a folder of all ranks, with the bytes that it began with.  -1: it is to be freed. */
+int tern_ckpt_save_redirect(struct tern_ckpt_saving *s, const char *dir, struct tern_err *err);
 /* Not collective; NULL will do.  A save that is not published is given up: waits until this rank's
  * thread has noticed, and removes the temporary folder (rank 0). */
 void tern_ckpt_save_free(struct tern_ckpt_saving *s);

@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
+#include "core/ckpt/local.h"
 #include "core/ckpt/manifest.h"
 #include "core/ckpt/safetensors.h"
 
@@ -54,12 +55,14 @@ void tern_ckpt_close(struct tern_ckpt *c)
     free(c->by_name);
     free(c->piece);
     free(c->files);
+    free(c->near);
     free(c->path);
     free(c);
 }
 
-/* One of a checkpoint's own files is plain: a link would let its bytes change behind the digest. */
-static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes,
+/* One of a checkpoint's own files is plain: a link would let its bytes change behind the digest.
+ * With `some`, it may be absent. */
+static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes, bool some,
                    struct tern_err *err)
 {
     struct stat st;
@@ -67,8 +70,9 @@ static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes,
     int rc = 0;
 
     if (TERN_AGAIN(lstat(path, &st)) < 0) {
-        rc = tern_err_sys(err, "%s: is missing from its checkpoint", path);
-        if (errno == ENOENT)
+        if (!some || errno != ENOENT)
+            rc = tern_err_sys(err, "%s: is missing from its checkpoint", path);
+        if (!some && errno == ENOENT)
             tern_err_set(err, TERN_USAGE, "%s: is missing from its checkpoint", path);
     } else if (!S_ISREG(st.st_mode)) {
         rc = tern_err_set(err, TERN_USAGE, "%s: is %s, where a plain file is wanted", path,
@@ -81,13 +85,13 @@ static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes,
     return rc;
 }
 
-static int sizes_check(const struct tern_ckpt *c, struct tern_err *err)
+static int sizes_check(const struct tern_ckpt *c, bool some, struct tern_err *err)
 {
     for (size_t i = 0; i < c->n_shards; i++)
-        if (size_is(c, c->shards[i].name, c->shards[i].bytes, err) < 0)
+        if (size_is(c, c->shards[i].name, c->shards[i].bytes, some, err) < 0)
             return -1;
     for (size_t i = 0; i < c->n_files; i++)
-        if (size_is(c, c->files[i].name, c->files[i].bytes, err) < 0)
+        if (size_is(c, c->files[i].name, c->files[i].bytes, some, err) < 0)
             return -1;
     return 0;
 }
@@ -120,7 +124,8 @@ const char *tern_ckpt_part(const struct tern_ckpt *c, size_t i, uint64_t *ret_by
     return shard ? c->shards[i].name : c->files[i - c->n_shards].name;
 }
 
-struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
+/* `some`: some of its files will do. */
+static struct tern_ckpt *open_folder(const char *path, bool some, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_table_new(path);
     struct stat st;
@@ -135,11 +140,21 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
         tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: it has no %s", path,
                      TERN_CKPT_MANIFEST);
     } else if (tern_ckpt_manifest_read(c, err) == 0 &&
-               tern_ckpt_step_check(c->step, path, err) == 0 && sizes_check(c, err) == 0) {
+               tern_ckpt_step_check(c->step, path, err) == 0 && sizes_check(c, some, err) == 0) {
         return c;
     }
     tern_ckpt_close(c);
     return NULL;
+}
+
+struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
+{
+    return open_folder(path, /* some= */ false, err);
+}
+
+struct tern_ckpt *tern_ckpt_local_open(const char *path, struct tern_err *err)
+{
+    return tern_ckpt_link_check(path, err) < 0 ? NULL : open_folder(path, /* some= */ true, err);
 }
 
 bool tern_ckpt_is_ours(const char *dir)

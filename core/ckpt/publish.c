@@ -1,8 +1,7 @@
-/* Rank 0's part of a save: the manifest, and the rename that makes a checkpoint of what the ranks
+/* A leader's part of a save: the manifest, and the rename that makes a checkpoint of what the ranks
  * wrote. */
 #include "core/ckpt/save.h"
 
-#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -35,6 +34,15 @@ static int merge_slice(json_t *arrays, json_t *slice, int r, struct tern_err *er
     return 0;
 }
 
+/* Rank 0's head of the manifest joins it. */
+static void merge_head(json_t *body, json_t *head)
+{
+    static const char *const keys[] = {"written", "meta", "files"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        json_object_set(body, keys[i], json_object_get(head, keys[i]));
+}
+
 static int merge(const struct tern_ckpt_saving *s, json_t *body, struct tern_err *err)
 {
     json_t *shards = json_object_get(body, "shards"), *arrays = json_object_get(body, "arrays");
@@ -51,6 +59,8 @@ static int merge(const struct tern_ckpt_saving *s, json_t *body, struct tern_err
             if (rc == 0)
                 rc = merge_slice(arrays, slice, r, err);
         }
+        merge_head(body, json_object_get(t, "manifest"));
+        json_object_del(t, "manifest");
         json_object_del(t, "slices");
         json_array_append(shards, t);
         json_decref(t);
@@ -60,13 +70,28 @@ static int merge(const struct tern_ckpt_saving *s, json_t *body, struct tern_err
     return 0;
 }
 
+static int make_manifest(struct tern_ckpt_saving *s, char **ret_text, size_t *ret_len,
+                         struct tern_err *err)
+{
+    json_t *body = json_pack("{s:s,s:i,s:I,s:n,s:i,s:n,s:n,s:[],s:{}}", "format", "tern checkpoint",
+                             "version", 1, "step", (json_int_t)s->o.step, "written", "attempt",
+                             (int)s->reports[0].attempt, "meta", "files", "shards", "arrays");
+    int rc = merge(s, body, err);
+
+    if (rc == 0)
+        rc = tern_ckpt_manifest_seal(body, ret_text, ret_len, s->digest, err);
+    json_decref(body);
+    return rc;
+}
+
 /* Writes the manifest and reads it back: what no reader would accept is not published (a slice that
  * is missing, two that overlap). */
-static int write_manifest(struct tern_ckpt_saving *s, const json_t *body, struct tern_err *err)
+static int write_manifest(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", s->temp, TERN_CKPT_MANIFEST), *text = NULL;
     size_t len = 0;
-    int rc = tern_ckpt_manifest_seal(body, &text, &len, s->digest, err);
+    int rc = s->from ? tern_ckpt_flush_manifest(s, &text, &len, err)
+                     : make_manifest(s, &text, &len, err);
 
     if (rc == 0)
         rc = tern_ckpt_save_small(path, text, len, err);
@@ -74,11 +99,13 @@ static int write_manifest(struct tern_ckpt_saving *s, const json_t *body, struct
     free(path);
     if (rc < 0)
         return -1;
-    struct tern_ckpt *c = tern_ckpt_open(s->temp, err);
+    struct tern_ckpt *c =
+        s->o.local ? tern_ckpt_local_open(s->temp, err) : tern_ckpt_open(s->temp, err);
     if (!c)
         return -1;
     /* Another process may have written there, as one of another host that shares no lease. */
-    if (c->step != s->o.step || c->n_shards != (size_t)s->size || strcmp(c->digest, s->digest) != 0)
+    if (c->step != s->o.step || strcmp(c->digest, s->digest) != 0 ||
+        (!s->from && c->n_shards != (size_t)s->size))
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: another manifest is read than was written",
                           s->temp);
     tern_ckpt_close(c);
@@ -107,7 +134,7 @@ static void tell(const struct tern_ckpt_saving *s, enum tern_ckpt_word word)
 {
     struct tern_ckpt_saved saved;
 
-    if (!s->o.tell)
+    if (!s->o.tell || s->o.local) /* told is what all nodes can read */
         return;
     tern_ckpt_save_fill(s, s->digest, s->whole, &saved);
     s->o.tell(s->o.ctx, word, &saved);
@@ -115,19 +142,8 @@ static void tell(const struct tern_ckpt_saving *s, enum tern_ckpt_word word)
 
 int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err)
 {
-    char when[32];
-    json_t *body = json_pack("{s:s,s:i,s:I,s:s,s:i,s:O,s:O,s:[],s:{}}", "format", "tern checkpoint",
-                             "version", 1, "step", (json_int_t)s->o.step, "written",
-                             tern_clock_iso8601(when, sizeof when, tern_clock_wall_ns()), "attempt",
-                             (int)s->reports[0].attempt, "meta", s->o.meta, "files", s->files,
-                             "shards", "arrays");
+    int rc = write_manifest(s, err);
 
-    if (!body)
-        return tern_err_set(err, TERN_FAILED, "the checkpoint's meta is no JSON object");
-    int rc = merge(s, body, err);
-    if (rc == 0)
-        rc = write_manifest(s, body, err);
-    json_decref(body);
     if (rc == 0 && s->check)
         rc = s->check(s->check_ctx, s->temp, err);
     if (rc < 0)

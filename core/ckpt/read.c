@@ -2,9 +2,11 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
+#include "core/ckpt/local.h"
 #include "core/ckpt/manifest.h"
 #include "core/ckpt/read.h"
 #include "core/ckpt/safetensors.h"
@@ -139,6 +141,11 @@ static bool range(const struct tern_ckpt_info *info, const struct tern_ckpt_slic
     return true;
 }
 
+static char *shard_path(const struct tern_ckpt *c, unsigned i)
+{
+    return tern_fs_join(c->shards[i].near ? c->near : c->path, c->shards[i].name);
+}
+
 /* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
 static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
                       struct tern_ckpt_slice *s, const struct tern_ckpt_wanted *w,
@@ -165,7 +172,7 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
         end = whole;
     }
     struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
-    char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
+    char *path = shard_path(c, s->shard);
     /* Rows of a slice that were not read at once will be read next. */
     const bool on = first > 0 && c->shards[s->shard].next == s->offset + first * size;
     for (uint64_t at = first, n; at < end; at += n) {
@@ -200,6 +207,21 @@ out:
     return rc;
 }
 
+/* Shard `i` could not be read on this node: is there another place for it? */
+static bool leave_near(struct tern_ckpt *c, unsigned i, const struct tern_err *why)
+{
+    struct tern_ckpt_shard *s = &c->shards[i];
+
+    if (!s->near)
+        return false;
+    tern_warn("%s; it is read from %s", why->text, c->path);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+    s->near = false;
+    return true;
+}
+
 int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err)
 {
@@ -222,9 +244,30 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
                                 c->path, name, (unsigned long long)e->info.shape[d], d,
                                 (unsigned long long)(w.start[d] + w.shape[d]));
     }
-    for (size_t i = 0; rc == 0 && i < e->n; i++)
-        rc = slice_read(c, &e->info, &e->slices[i], &w, err);
+    for (size_t i = 0; rc == 0 && i < e->n; i++) {
+        struct tern_ckpt_slice *s = &e->slices[i];
+        rc = slice_read(c, &e->info, s, &w, err);
+        if (rc < 0 && leave_near(c, s->shard, err))
+            rc = slice_read(c, &e->info, s, &w, err);
+    }
     return rc;
+}
+
+void tern_ckpt_read_near(struct tern_ckpt *c, const char *dir)
+{
+    char *path = tern_strf("%s/step-%08llu", dir, (unsigned long long)c->step);
+    struct tern_ckpt *near = tern_ckpt_is_ours(path) ? tern_ckpt_local_open(path, NULL) : NULL;
+
+    if (near && !c->near && strcmp(near->digest, c->digest) == 0) {
+        c->near = tern_strdup(path);
+        for (size_t i = 0; i < c->n_shards; i++) {
+            char *file = tern_fs_join(path, c->shards[i].name);
+            c->shards[i].near = c->shards[i].fd < 0 && tern_fs_exists(file);
+            free(file);
+        }
+    }
+    tern_ckpt_close(near);
+    free(path);
 }
 
 /* ------------------------------------------------------------------ verify */

@@ -403,6 +403,8 @@ static int reshard(struct deal *d, struct tern_err *err)
             return -1;
         s->total += d->saves[k].bytes;
     }
+    s->leads = true;
+    s->room = s->total;
     tern_progress_expect(2 * bytes_of_all(d->c)); /* written, and read back */
     s->source = read_rows;
     s->o.meta = json_incref(tern_ckpt_meta(d->c));

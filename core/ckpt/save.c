@@ -2,7 +2,6 @@
 #include "core/ckpt/save.h"
 
 #include "core/base/again.h"
-#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -16,7 +15,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -114,7 +112,7 @@ static int same_step(const struct tern_ckpt_saving *s, struct tern_err *err)
     return 0;
 }
 
-/* ------------------------------------------------------------------ rank 0 makes room */
+/* ------------------------------------------------------------------ room */
 
 static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
 {
@@ -125,13 +123,13 @@ static int space_check(const struct tern_ckpt_saving *s, struct tern_err *err)
         return tern_err_sys(err, "%s: cannot ask for free space", s->o.dir);
     uint64_t avail = (uint64_t)v.f_bavail * v.f_frsize;
     /* Some file systems do not know and say 0 blocks of 0. */
-    if (v.f_blocks && avail < s->total)
+    if (v.f_blocks && avail < s->room)
         return tern_err_set(
             err, TERN_TEMPFAIL,
             "%s: the checkpoint of step %llu needs %s and %s are free. Free space%s.", s->o.dir,
-            (unsigned long long)s->o.step, tern_str_bytes(need, sizeof need, s->total),
+            (unsigned long long)s->o.step, tern_str_bytes(need, sizeof need, s->room),
             tern_str_bytes(have, sizeof have, avail),
-            s->source ? "" : ", or lower checkpoint.keep");
+            s->source || s->o.local ? "" : ", or lower checkpoint.keep");
     return 0;
 }
 
@@ -153,7 +151,7 @@ static int find_files(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct tern_ckpt_file found[TERN_CKPT_COMPANIONS];
 
-    if (!s->o.find_files)
+    if (!s->o.find_files || s->rank != 0)
         return 0;
     const size_t n = s->o.find_files(s->o.ctx, found);
     struct tern_ckpt_file *list = copy_files(found, n, err);
@@ -170,8 +168,10 @@ int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct stat st;
 
-    if (!tern_fs_exists(s->o.dir) &&
-        (tern_fs_mkdirs(s->o.dir, 0777, err) < 0 || tern_fs_sync_parent(s->o.dir, err) < 0))
+    if (!tern_fs_exists(s->o.dir) && (tern_fs_mkdirs(s->o.dir, s->o.local ? 0700 : 0777, err) < 0 ||
+                                      tern_fs_sync_parent(s->o.dir, err) < 0))
+        return -1;
+    if (s->o.local && tern_ckpt_local_prune(s->o.dir, s->o.kept, err) < 0)
         return -1;
     if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
@@ -184,82 +184,6 @@ int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
     s->made = true;
     if (TERN_AGAIN(mkdir(s->temp, 0777)) < 0)
         return tern_err_sys(err, "%s: cannot make folder", s->temp);
-    return 0;
-}
-
-/* ------------------------------------------------------------------ staging */
-
-struct tern_ckpt_staging {
-    char *at;
-    uint64_t bytes;
-};
-
-static uint64_t data_bytes(const struct tern_ckpt_array *a)
-{
-    uint64_t bytes = 0;
-
-    tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
-    return bytes;
-}
-
-uint64_t tern_ckpt_staging_bytes(const struct tern_ckpt_array *arrays, size_t n)
-{
-    uint64_t sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sum += arrays[i].owner && !arrays[i].constant ? data_bytes(&arrays[i]) : 0;
-    return sum;
-}
-
-struct tern_ckpt_staging *tern_ckpt_staging_new(uint64_t bytes, struct tern_err *err)
-{
-    struct tern_ckpt_staging *staging = tern_alloc(1, sizeof *staging, "staging", err);
-    char text[32];
-
-    if (!staging)
-        return NULL;
-    staging->bytes = bytes;
-    if (bytes == 0)
-        return staging;
-    staging->at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (staging->at != MAP_FAILED)
-        return staging;
-    tern_err_sys(err, "no memory for %s of a save's staging",
-                 tern_str_bytes(text, sizeof text, bytes));
-    free(staging);
-    return NULL;
-}
-
-void tern_ckpt_staging_free(struct tern_ckpt_staging *staging)
-{
-    if (staging && staging->bytes)
-        munmap(staging->at, staging->bytes);
-    free(staging);
-}
-
-/* This rank's slices; from now on they are written from there. */
-static int stage(struct tern_ckpt_saving *s, struct tern_ckpt_staging *staging,
-                 struct tern_err *err)
-{
-    const int64_t from = tern_clock_boot_ns();
-    struct tern_ckpt_array *arrays = (struct tern_ckpt_array *)s->o.arrays;
-    const uint64_t need = tern_ckpt_staging_bytes(arrays, s->o.n);
-    uint64_t at = 0;
-
-    if (need > staging->bytes)
-        return tern_err_set(err, TERN_FAILED, "a save of %llu bytes, with a staging of %llu",
-                            (unsigned long long)need, (unsigned long long)staging->bytes);
-    for (size_t i = 0; i < s->o.n; i++) {
-        const uint64_t bytes = data_bytes(&arrays[i]);
-        if (!arrays[i].owner || arrays[i].constant || bytes == 0)
-            continue;
-        memcpy(staging->at + at, arrays[i].data, bytes);
-        arrays[i].data = staging->at + at;
-        at += bytes;
-    }
-    tern_assert_cmp(at, ==, need);
-    s->mine.copy_ns = tern_clock_boot_ns() - from;
     return 0;
 }
 
@@ -294,8 +218,8 @@ static void *work(void *ctx)
         make_way();
     s->err = (struct tern_err){0};
     if (s->stage == TERN_CKPT_WRITES)
-        s->rc = tern_ckpt_save_write(s, &s->err);
-    else if (s->rank != 0)
+        s->rc = s->from ? tern_ckpt_flush_write(s, &s->err) : tern_ckpt_save_write(s, &s->err);
+    else if (!s->leads)
         s->rc = 0;
     else
         s->rc = s->stage == TERN_CKPT_PREPARES ? tern_ckpt_save_prepare(s, &s->err)
@@ -314,7 +238,7 @@ static void enter(struct tern_ckpt_saving *s, enum tern_ckpt_stage stage, bool t
     atomic_store(&s->ready, false);
     if (!threaded)
         return;
-    if (stage != TERN_CKPT_WRITES && s->rank != 0) {
+    if (stage != TERN_CKPT_WRITES && !s->leads) {
         work(s);
         return;
     }
@@ -373,6 +297,9 @@ static int take_options(struct tern_ckpt_saving *s, const struct tern_ckpt_save_
         .find_files = o->find_files,
         .tell = o->tell,
         .ctx = o->ctx,
+        .local = o->local,
+        .node = o->node,
+        .kept = o->kept,
     };
     s->files = json_array();
     return arrays && files ? 0 : -1;
@@ -397,7 +324,7 @@ static int gather_tables(struct tern_ckpt_saving *s, struct tern_err *err)
             rc = s->peers.all_gather(s->peers.ctx, mine, all, longest, err);
     }
     free(mine);
-    if (rc < 0 || s->rank != 0) {
+    if (rc < 0 || !s->leads) {
         free(all);
         return rc;
     }
@@ -406,47 +333,113 @@ static int gather_tables(struct tern_ckpt_saving *s, struct tern_err *err)
     return 0;
 }
 
-static int begin(struct tern_ckpt_saving *s, int rc, struct tern_ckpt_staging *staging,
-                 struct tern_err *err)
+/* Rank 0 makes the folder and gives it its name; of a local save the first rank of each node. */
+static void choose_leaders(struct tern_ckpt_saving *s)
 {
-    s->mine = (struct tern_ckpt_report){.step = s->o.step};
+    s->leads = true;
+    s->total = s->room = 0;
+    for (int r = 0; r < s->size; r++) {
+        const bool here = !s->o.local || s->reports[r].node == s->o.node;
+        s->total += s->reports[r].bytes;
+        s->room += here ? s->reports[r].bytes : 0;
+        s->leads &= r >= s->rank || !here;
+    }
+}
+
+/* All ranks are to save this step in `dir`, or none does: `rc` is of what this rank did before. */
+static int meet(struct tern_ckpt_saving *s, int rc, struct tern_err *err)
+{
+    s->mine = (struct tern_ckpt_report){.step = s->o.step,
+                                        .node = s->o.node,
+                                        .shards = s->from ? (uint32_t)s->from->n_shards
+                                                          : (uint32_t)s->size,
+                                        .bytes = s->bytes,
+                                        .copy_ns = s->mine.copy_ns};
     s->mine.attempt = s->lease ? tern_ckpt_lease_attempt(s->lease) : 0;
-    if (rc == 0)
-        rc = tern_ckpt_save_plan(s, err);
-    s->mine.bytes = s->bytes;
-    if (rc == 0 && staging)
-        rc = stage(s, staging, err);
     if (exchange(s, rc, err) < 0 || same_step(s, err) < 0)
         return -1;
-    for (int r = 0; r < s->size; r++)
-        s->total += s->reports[r].bytes;
+    choose_leaders(s);
+    s->final = tern_strf("%s/step-%08llu", s->o.dir, (unsigned long long)s->o.step);
     s->temp = tern_strf("%s.tmp-%u", s->final, s->reports[0].attempt);
     return 0;
+}
+
+/* A save of `peers`, with nothing in it yet. */
+static struct tern_ckpt_saving *new_saving(const struct tern_ckpt_peers *peers,
+                                           struct tern_ckpt_lease *lease, struct tern_err *err)
+{
+    struct tern_ckpt_saving *s = tern_alloc(1, sizeof *s, "a save", err);
+
+    if (!s)
+        return NULL;
+    s->rank = peers ? peers->rank : 0;
+    s->size = peers ? peers->size : 1;
+    if (peers)
+        s->peers = *peers;
+    s->lease = s->rank == 0 ? lease : NULL;
+    s->reports = tern_alloc((size_t)s->size, sizeof *s->reports, "reports of ranks", err);
+    if (s->reports)
+        return s;
+    free(s);
+    return NULL;
 }
 
 int tern_ckpt_save_begin(const struct tern_ckpt_save_options *o, struct tern_ckpt_staging *staging,
                          struct tern_ckpt_saving **ret_saving, struct tern_err *err)
 {
-    struct tern_ckpt_saving *s = tern_alloc(1, sizeof *s, "a save", err);
     struct tern_err own = {0};
 
     if (!err)
         err = &own; /* its text travels to the other ranks */
+    struct tern_ckpt_saving *s = new_saving(o->peers, o->lease, err);
     if (!s)
         return -1;
-    s->rank = o->peers ? o->peers->rank : 0;
-    s->size = o->peers ? o->peers->size : 1;
-    if (o->peers)
-        s->peers = *o->peers;
-    s->lease = s->rank == 0 ? o->lease : NULL;
-    s->final = tern_strf("%s/step-%08llu", o->dir, (unsigned long long)o->step);
-    s->reports = tern_alloc((size_t)s->size, sizeof *s->reports, "reports of ranks", err);
     int rc = take_options(s, o, err);
-    if (!s->reports || begin(s, rc, staging, err) < 0) {
+    if (rc == 0)
+        rc = tern_ckpt_save_plan(s, err);
+    if (rc == 0 && staging)
+        rc = tern_ckpt_save_stage(s, staging, err);
+    if (meet(s, rc, err) < 0) {
         tern_ckpt_save_free(s);
         return -1;
     }
     s->staged = staging != NULL;
+    enter(s, TERN_CKPT_PREPARES, s->staged);
+    *ret_saving = s;
+    return 0;
+}
+
+int tern_ckpt_save_redirect(struct tern_ckpt_saving *s, const char *dir, struct tern_err *err)
+{
+    if (s->made)
+        tern_fs_remove_tree(s->temp, NULL); /* a rest is pruned later */
+    s->made = false;
+    tern_ckpt_save_forget(s);
+    free((char *)s->o.dir);
+    s->o.dir = tern_strdup(dir);
+    s->o.local = false;
+    s->o.node = 0;
+    json_array_clear(s->files);
+    if (meet(s, 0, err) < 0)
+        return -1;
+    enter(s, TERN_CKPT_PREPARES, s->staged);
+    return 0;
+}
+
+int tern_ckpt_flush_begin(const struct tern_ckpt_flush_options *o, bool background,
+                          struct tern_ckpt_saving **ret_saving, struct tern_err *err)
+{
+    struct tern_ckpt_saving *s = new_saving(o->peers, o->lease, err);
+
+    if (!s)
+        return -1;
+    s->o = (struct tern_ckpt_save_options){
+        .dir = tern_strdup(o->dir), .step = o->step, .tell = o->tell, .ctx = o->ctx};
+    if (meet(s, tern_ckpt_flush_plan(s, o, err), err) < 0) {
+        tern_ckpt_save_free(s);
+        return -1;
+    }
+    s->staged = background;
     enter(s, TERN_CKPT_PREPARES, s->staged);
     *ret_saving = s;
     return 0;
@@ -464,9 +457,18 @@ void tern_ckpt_save_fill(const struct tern_ckpt_saving *s, const char *digest, u
     snprintf(ret_saved->path, sizeof ret_saved->path, "%s", s->final);
     snprintf(ret_saved->digest, sizeof ret_saved->digest, "%.64s", digest);
     ret_saved->bytes = bytes;
-    ret_saved->shards = (unsigned)s->size;
+    ret_saved->shards = s->reports[0].shards;
     ret_saved->copy_seconds = (double)copy * 1e-9;
     ret_saved->write_seconds = (double)write * 1e-9;
+}
+
+/* Each node has written the manifest of a local save: they are one. */
+static int same_manifest(const struct tern_ckpt_saving *s, struct tern_err *err)
+{
+    for (int r = 1; s->stage == TERN_CKPT_PUBLISHES && r < s->size; r++)
+        if (s->reports[r].text[0] && strcmp(s->reports[r].text, s->reports[0].text) != 0)
+            return tern_err_set(err, TERN_FAILED, "ranks 0 and %d wrote different manifests", r);
+    return 0;
 }
 
 int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_saved,
@@ -483,14 +485,14 @@ int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *r
             snprintf(s->mine.text, sizeof s->mine.text, "%s", s->digest);
         s->made &= rc < 0;
     }
-    if (exchange(s, rc, err) < 0)
+    if (exchange(s, rc, err) < 0 || same_manifest(s, err) < 0)
         return -1;
     if (s->stage == TERN_CKPT_PREPARES) {
         enter(s, TERN_CKPT_WRITES, s->staged);
         return 0;
     }
     if (s->stage == TERN_CKPT_WRITES) {
-        if (gather_tables(s, err) < 0)
+        if (!s->from && gather_tables(s, err) < 0)
             return -1;
         enter(s, TERN_CKPT_PUBLISHES, s->staged);
         return 0;
@@ -498,6 +500,15 @@ int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *r
     if (ret_saved)
         tern_ckpt_save_fill(s, s->reports[0].text, s->reports[0].bytes, ret_saved);
     return 1;
+}
+
+void tern_ckpt_save_forget(struct tern_ckpt_saving *s)
+{
+    free(s->table);
+    free(s->tables);
+    free(s->temp);
+    free(s->final);
+    s->table = s->tables = s->temp = s->final = NULL;
 }
 
 void tern_ckpt_save_clear(struct tern_ckpt_saving *s)
@@ -514,13 +525,12 @@ void tern_ckpt_save_clear(struct tern_ckpt_saving *s)
     free((char *)s->o.dir);
     json_decref(s->o.meta);
     json_decref(s->files);
+    tern_ckpt_close(s->from);
+    free(s->parts);
     free(s->reports);
     free(s->own);
     free(s->head);
-    free(s->table);
-    free(s->tables);
-    free(s->temp);
-    free(s->final);
+    tern_ckpt_save_forget(s);
 }
 
 void tern_ckpt_save_free(struct tern_ckpt_saving *s)

@@ -30,8 +30,7 @@ static int reserve(int fd, uint64_t bytes, const char *path, struct tern_err *er
     return 0;
 }
 
-/* Durable, closed, and as long as it was meant to be; closes `fd` in any case. */
-static int seal(int fd, uint64_t bytes, const char *path, struct tern_err *err)
+int tern_ckpt_save_seal(int fd, uint64_t bytes, const char *path, struct tern_err *err)
 {
     struct stat st;
     int rc = 0;
@@ -55,6 +54,18 @@ static int create(const char *path, struct tern_err *err)
     return fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : fd;
 }
 
+int tern_ckpt_save_create(const char *path, uint64_t bytes, struct tern_err *err)
+{
+    const int fd = create(path, err);
+
+    if (fd < 0 || reserve(fd, bytes, path, err) == 0)
+        return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
 /* May `path`, whose writing failed, be written anew?  Its handle must have gone stale, and nothing
  * of it be left. */
 static bool anew(struct tern_again *a, const char *path)
@@ -72,7 +83,7 @@ int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct 
         int fd = create(path, err);
         rc = fd < 0 ? -1 : tern_fs_write(fd, text, len, path, err);
         if (rc == 0)
-            rc = seal(fd, len, path, err);
+            rc = tern_ckpt_save_seal(fd, len, path, err);
         else if (fd >= 0)
             close(fd);
     } while (rc < 0 && anew(&a, path));
@@ -186,10 +197,8 @@ static void list_others(const struct tern_ckpt_saving *s, json_t *list)
 static int write_all(struct output *o, struct tern_err *err)
 {
     const struct tern_ckpt_saving *s = o->save;
-    int rc = reserve(o->fd, s->bytes, o->path, err);
+    int rc = tern_fs_write(o->fd, s->head, s->head_len, o->path, err);
 
-    if (rc == 0)
-        rc = tern_fs_write(o->fd, s->head, s->head_len, o->path, err);
     for (size_t i = 0; rc == 0 && i < s->n_own; i++)
         rc = write_array(o, s->own[i], err);
     return rc;
@@ -208,13 +217,13 @@ static int write_arrays(const struct tern_ckpt_saving *s, const char *path, json
     o.room = s->source ? tern_alloc(room_bytes(s), 1, path, err) : NULL;
     if (s->source && !o.room)
         return -1;
-    o.fd = create(path, err);
+    o.fd = tern_ckpt_save_create(path, s->bytes, err);
     if (o.fd >= 0)
         rc = write_all(&o, err);
     free(o.room);
     if (rc == 0) {
         tern_assert_cmp(o.offset, ==, s->bytes);
-        return seal(o.fd, s->bytes, path, err);
+        return tern_ckpt_save_seal(o.fd, s->bytes, path, err);
     }
     const int why = errno;
     if (o.fd >= 0)
@@ -223,7 +232,17 @@ static int write_arrays(const struct tern_ckpt_saving *s, const char *path, json
     return -1;
 }
 
-/* Write this rank's shard, and its table: what rank 0 needs to know of it. */
+/* What a manifest begins with; rank 0 knows it. */
+static json_t *head_of_manifest(const struct tern_ckpt_saving *s)
+{
+    char when[32];
+
+    return json_pack("{s:s,s:O,s:O}", "written",
+                     tern_clock_iso8601(when, sizeof when, tern_clock_wall_ns()), "meta", s->o.meta,
+                     "files", s->files);
+}
+
+/* Write this rank's shard, and its table: what leaders need to know of it. */
 static int write_shard(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct tern_again a = {0};
@@ -245,6 +264,14 @@ static int write_shard(struct tern_ckpt_saving *s, struct tern_err *err)
     table = json_pack("{s:s,s:I,s:I,s:s,s:O}", "name", name, "bytes", (json_int_t)s->bytes,
                       "header_bytes", (json_int_t)s->head_len, "header_sha256",
                       tern_hex(hex, sha, sizeof sha), "slices", list);
+    json_t *head = s->rank == 0 ? head_of_manifest(s) : NULL;
+    if (s->rank == 0 && !head) {
+        json_decref(table);
+        rc = tern_err_set(err, TERN_FAILED, "the checkpoint's meta is no JSON object");
+        goto out;
+    }
+    if (head)
+        json_object_set_new(table, "manifest", head);
     s->table = table ? json_dumps(table, JSON_COMPACT) : NULL;
     json_decref(table);
     if (!s->table || strlen(s->table) > TABLE_MAX)

@@ -31,6 +31,7 @@ struct tern_ckpt_shard {
     int fd;         /* -1: not open */
     uint64_t next;  /* the byte after those that were read last */
     uint64_t ahead; /* the storage was asked for the bytes before this one */
+    bool near;      /* it is read from the folder `near` */
 };
 
 /* A small file published with the checkpoint. */
@@ -49,6 +50,7 @@ enum {
 
 struct tern_ckpt {
     char *path;
+    char *near; /* the same checkpoint on this node (tern_ckpt_read_near), or NULL */
     uint64_t step;
     json_t *manifest; /* NULL for a Hugging Face folder */
     char digest[TERN_SHA256_HEX];

@@ -1,0 +1,273 @@
+/* Checkpoints on the nodes: which of them is complete, and which go. */
+#include "core/ckpt/local.h"
+
+#include "core/base/again.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/ckpt/walk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------ the folder */
+
+int tern_ckpt_local_prune(const char *dir, uint64_t kept, struct tern_err *err)
+{
+    struct tern_ckpt_entry *have = NULL;
+    size_t n = 0;
+    bool newest = true;
+
+    if (tern_ckpt_list(dir, &have, &n, err) < 0)
+        return -1;
+    int rc = 0;
+    for (size_t i = n; rc == 0 && i-- > 0;) {
+        const bool named = have[i].state == TERN_CKPT_GOOD || have[i].state == TERN_CKPT_BROKEN;
+        if (!named || (!newest && have[i].step != kept))
+            rc = tern_fs_remove_tree(have[i].path, err);
+        newest = newest && !named;
+    }
+    tern_ckpt_list_free(have, n);
+    return rc;
+}
+
+static char *mark_of(const char *path)
+{
+    return tern_strf("%s/flushed", path);
+}
+
+int tern_ckpt_local_mark(const char *dir, uint64_t step, struct tern_err *err)
+{
+    char *path = tern_strf("%s/step-%08" PRIu64, dir, step), *mark = mark_of(path);
+    const int rc = tern_fs_exists(path) ? tern_fs_replace(mark, "", 0, 0600, err) : 0;
+
+    free(mark);
+    free(path);
+    return rc;
+}
+
+bool tern_ckpt_local_is_marked(const char *path)
+{
+    char *mark = mark_of(path);
+    const bool is = tern_fs_exists(mark);
+
+    free(mark);
+    return is;
+}
+
+/* ------------------------------------------------------------------ find */
+
+/* A search on one rank. */
+struct search {
+    const struct tern_ckpt_local_options *o;
+    int rank, size;
+    int nth, of; /* this rank among those of its node */
+};
+
+/* What rank 0 proposes: a checkpoint whose manifest its node has. */
+struct proposal {
+    uint64_t step, parts; /* parts 0: there is none */
+    char digest[65];
+};
+
+static int gather(const struct search *f, const void *in, void *out, size_t bytes,
+                  struct tern_err *err)
+{
+    const struct tern_ckpt_peers *peers = f->o->peers;
+
+    if (f->size > 1)
+        return peers->all_gather(peers->ctx, in, out, bytes, err);
+    memcpy(out, in, bytes);
+    return 0;
+}
+
+static int find_mates(struct search *f, struct tern_err *err)
+{
+    int32_t mine = f->o->node, *all = tern_alloc((size_t)f->size, sizeof *all, "nodes", err);
+
+    if (!all || gather(f, &mine, all, sizeof mine, err) < 0) {
+        free(all);
+        return -1;
+    }
+    for (int r = 0; r < f->size; r++) {
+        f->of += all[r] == mine;
+        f->nth += all[r] == mine && r < f->rank;
+    }
+    free(all);
+    return 0;
+}
+
+static char *step_path(const struct search *f, uint64_t step)
+{
+    return tern_strf("%s/step-%08" PRIu64, f->o->dir, step);
+}
+
+/* Others must not have been able to write there. */
+static int check_owner(const char *dir, struct tern_err *err)
+{
+    struct stat st;
+
+    if (TERN_AGAIN(lstat(dir, &st)) < 0)
+        return tern_err_sys(err, "%s: cannot stat", dir);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return tern_err_set(err, TERN_USAGE, "%s: is no folder that its user alone can write to",
+                            dir);
+    return 0;
+}
+
+/* Rank 0: the newest before step `before` that may be taken. */
+static void propose(const struct search *f, uint64_t before, struct proposal *p)
+{
+    struct tern_ckpt_entry *have = NULL;
+    struct tern_err why = {0};
+    size_t n = 0;
+
+    memset(p, 0, sizeof *p);
+    if (f->rank != 0 || !tern_fs_exists(f->o->dir))
+        return;
+    if (check_owner(f->o->dir, &why) < 0 || tern_ckpt_list(f->o->dir, &have, &n, &why) < 0) {
+        tern_warn("the nodes' checkpoints are passed over: %s", why.text);
+        return;
+    }
+    for (size_t i = n; i-- > 0 && !p->parts;) {
+        if (have[i].step >= before ||
+            (have[i].state != TERN_CKPT_GOOD && have[i].state != TERN_CKPT_BROKEN))
+            continue;
+        struct tern_ckpt *c = tern_ckpt_local_open(have[i].path, &why);
+        const int may = c ? f->o->may_take(f->o->ctx, c, &why) : -1;
+        if (may < 0) {
+            tern_info("the nodes' checkpoint of step %" PRIu64 " is passed over: %s", have[i].step,
+                      why.text);
+        } else if (may > 0) {
+            *p = (struct proposal){.step = have[i].step, .parts = tern_ckpt_parts(c)};
+            snprintf(p->digest, sizeof p->digest, "%s", tern_ckpt_digest(c));
+        }
+        tern_ckpt_close(c);
+    }
+    tern_ckpt_list_free(have, n);
+}
+
+/* Is file `i` here, and whole? */
+static bool is_whole(struct tern_ckpt *c, size_t i)
+{
+    uint64_t bytes;
+    struct tern_err why;
+    const char *name = tern_ckpt_part(c, i, &bytes);
+    const int rc = i < c->n_shards ? tern_ckpt_walk(c, (unsigned)i, NULL, NULL, &why)
+                                   : tern_ckpt_file_read(c, name, NULL, NULL, &why);
+
+    if (rc < 0)
+        tern_warn("%s", why.text);
+    return rc == 0;
+}
+
+/* This rank's share of the proposal's files in its node's folder, verified: `found` [parts]. */
+static void verify(const struct search *f, const struct proposal *p, unsigned char *found)
+{
+    char *path = step_path(f, p->step);
+    struct tern_err why;
+    struct tern_ckpt *c = tern_fs_exists(path) && check_owner(f->o->dir, &why) == 0
+                              ? tern_ckpt_local_open(path, &why)
+                              : NULL;
+    int here = 0;
+
+    for (size_t i = 0; c && strcmp(tern_ckpt_digest(c), p->digest) == 0 && i < p->parts; i++) {
+        uint64_t bytes;
+        char *file = tern_fs_join(path, tern_ckpt_part(c, i, &bytes));
+        if (tern_fs_exists(file) && here++ % f->of == f->nth)
+            found[i] = is_whole(c, i);
+        free(file);
+    }
+    tern_ckpt_close(c);
+    free(path);
+}
+
+/* Each file is brought by the first rank that has it.  The number of those that no rank has; *which
+ * is the first of them. */
+static size_t share_out(const struct search *f, const unsigned char *all, size_t parts,
+                        unsigned char *mine, size_t *which)
+{
+    size_t absent = 0;
+
+    for (size_t i = parts; i-- > 0;) {
+        int r = 0;
+        while (r < f->size && !all[(size_t)r * parts + i])
+            r++;
+        mine[i] = r == f->rank;
+        if (r == f->size) {
+            absent++;
+            *which = i;
+        }
+    }
+    return absent;
+}
+
+static void tell_absent(const struct search *f, const struct proposal *p, size_t absent,
+                        size_t which)
+{
+    char *path = step_path(f, p->step);
+    struct tern_ckpt *c = tern_ckpt_local_open(path, NULL);
+    uint64_t bytes;
+
+    tern_info("the nodes' checkpoint of step %" PRIu64
+              " is passed over: no node of this attempt has %zu of its %" PRIu64
+              " files whole, such as %s",
+              p->step, absent, p->parts, c ? tern_ckpt_part(c, which, &bytes) : "its manifest");
+    tern_ckpt_close(c);
+    free(path);
+}
+
+/* 1: rank 0's proposal is complete; 0: it is not. */
+static int examine(const struct search *f, const struct proposal *p, unsigned char **ret_parts,
+                   struct tern_err *err)
+{
+    unsigned char *found = tern_alloc(p->parts, 1, "list of files", err);
+    unsigned char *all = tern_alloc((size_t)f->size, p->parts, "lists of files", err);
+    size_t absent = 0, which = 0;
+    int rc = -1;
+
+    if (!found || !all)
+        goto out;
+    verify(f, p, found);
+    if (gather(f, found, all, p->parts, err) < 0)
+        goto out;
+    absent = share_out(f, all, p->parts, found, &which);
+    if (absent && f->rank == 0)
+        tell_absent(f, p, absent, which);
+    rc = absent == 0;
+out:
+    free(all);
+    if (rc == 1)
+        *ret_parts = found;
+    else
+        free(found);
+    return rc;
+}
+
+int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ckpt_local *ret_found,
+                         struct tern_err *err)
+{
+    struct search f = {
+        .o = o, .rank = o->peers ? o->peers->rank : 0, .size = o->peers ? o->peers->size : 1};
+    struct proposal mine, *all = tern_alloc((size_t)f.size, sizeof *all, "proposals", err);
+    uint64_t before = UINT64_MAX;
+    unsigned char *parts = NULL;
+    int rc = all ? find_mates(&f, err) : -1;
+
+    while (rc == 0) {
+        propose(&f, before, &mine);
+        rc = gather(&f, &mine, all, sizeof mine, err);
+        if (rc < 0 || all[0].parts == 0)
+            break;
+        before = all[0].step;
+        rc = examine(&f, &all[0], &parts, err);
+    }
+    if (rc == 1)
+        *ret_found = (struct tern_ckpt_local){.step = before, .parts = parts};
+    free(all);
+    return rc;
+}

@@ -83,6 +83,7 @@ const char topic_faults[] =
     "# FAULTS\n"
     "a rank dies :: The attempt ends, and its cause names the rank and the node. `tern run`\n"
     "starts the next attempt. At most the steps since the newest checkpoint are lost.\n"
+    "`checkpoint.local` makes frequent ones cheap: `tern help checkpoint`.\n"
     "a rank is stopped or frozen :: Other ranks detect this after TERN_LIVENESS seconds, and\n"
     "a silent node after three times that. They wait for a rank that computes or waits for\n"
     "storage. A suspended job continues when it is resumed.\n"

@@ -153,6 +153,10 @@ const struct tern_recipe_key tern_recipe_keys[] = {
              "checkpoint=DIR` with their step in their name"},
     {"checkpoint.keep_every", KEY_COUNT, AT(checkpoint.keep_every), 0, COUNT_MAX, 0,
      .help = "checkpoints at multiples of this step always stay; 0: none"},
+    {"checkpoint.local", KEY_PATH, AT(checkpoint.local), .late = true,
+     .help =
+         "folder on each node's own storage, such as /local/nvme/ckpt: each checkpoint is written "
+         "there first, and copied to checkpoint.dir while training goes on"},
     {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
      .help =
          "folder or s3://BUCKET/PREFIX that gets a verified copy of each checkpoint; a run whose "

@@ -30,7 +30,7 @@ int tern_recipe_check_schedule(const struct tern_recipe *r, struct tern_err *err
 
 /* Keys that tern's own trainer needs or refuses. */
 int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err);
-/* Keys that a workload refuses; and checkpoint.mirror, of any run. */
+/* Keys that a workload refuses; and the copies of checkpoints, checkpoint.mirror and .local. */
 int tern_recipe_check_workload(const struct tern_recipe *r, struct tern_err *err);
 int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err);
 

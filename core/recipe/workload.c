@@ -89,6 +89,7 @@ int tern_recipe_check_workload(const struct tern_recipe *r, struct tern_err *err
 int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
 {
     const char *mirror = r->checkpoint.mirror, *dir = r->checkpoint.dir;
+    const char *local = r->checkpoint.local;
 
     const bool bucket = mirror && tern_str_starts(mirror, "s3://");
 
@@ -100,6 +101,15 @@ int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
                                 "'%s' is neither a folder nor s3://BUCKET/PREFIX.", mirror);
     if (mirror && dir && strcmp(mirror, dir) == 0)
         return tern_recipe_fail(r, "checkpoint.mirror", err, "is checkpoint.dir itself.");
+    if (local && r->workload.command)
+        return tern_recipe_fail(r, "checkpoint.local", err,
+                                "is for tern's own trainer; workload.command saves by itself.");
+    if (local && strstr(local, "://"))
+        return tern_recipe_fail(r, "checkpoint.local", err,
+                                "'%s' is no folder on a node's own storage.", local);
+    if (local && ((dir && strcmp(local, dir) == 0) || (mirror && strcmp(local, mirror) == 0)))
+        return tern_recipe_fail(r, "checkpoint.local", err,
+                                "is checkpoint.dir or checkpoint.mirror itself.");
     return 0;
 }
 

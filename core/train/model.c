@@ -3,6 +3,7 @@
 
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/ckpt/local.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -184,6 +185,8 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
 
     if (tern_infer_open(path, &s, err) < 0)
         return -1;
+    if (t->checkpoint.local.dir)
+        tern_ckpt_read_near(s.ckpt, t->checkpoint.local.dir);
     json_t *meta = tern_ckpt_meta(s.ckpt);
     if (make_model(t, &s.config, err) < 0 || same_adapters(t, path, &s.adapters, err) < 0 ||
         read_weights(t, &s, true, err) < 0 || read_moments(t, &s, err) < 0)

@@ -214,8 +214,10 @@ static size_t find_files(void *ctx, struct tern_ckpt_file *files)
     return n;
 }
 
-/* Of a save: its bytes and seconds, of its step. */
-static void record_values(struct train *t, const struct tern_ckpt_saved *saved)
+/* Of a save: its bytes and seconds, of its step.  A flush has not stalled training, and a local
+ * save is not where its bytes are counted. */
+static void record_values(struct train *t, const struct tern_ckpt_saved *saved,
+                          enum train_saved where)
 {
     const double write = saved->write_seconds > 0 ? saved->write_seconds : 1e-9;
     const struct tern_ledger_value values[] = {
@@ -224,11 +226,15 @@ static void record_values(struct train *t, const struct tern_ckpt_saved *saved)
         {"checkpoint_write_seconds", saved->write_seconds},
         {"checkpoint_copy_seconds", saved->copy_seconds},
         {"checkpoint_stall_seconds", (double)t->checkpoint.stall_ns * 1e-9},
+        {"checkpoint_local_seconds", saved->write_seconds},
     };
+    const size_t from = where == TRAIN_LOCAL ? 3 : 0;
+    const size_t to = where == TRAIN_LOCAL ? 6 : where == TRAIN_FLUSHED ? 3 : 5;
+    const uint64_t step =
+        where == TRAIN_LOCAL ? t->checkpoint.saving_step : t->checkpoint.publishing_step;
     struct tern_err err;
 
-    if (tern_ledger_spool_step(t->spool, (int64_t)t->checkpoint.saving_step, values,
-                               sizeof values / sizeof *values, &err) < 0)
+    if (tern_ledger_spool_step(t->spool, (int64_t)step, values + from, to - from, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -247,7 +253,7 @@ static int record(struct train *t, const struct tern_ledger_checkpoint *row)
 static void record_state(struct train *t, const struct tern_ckpt_saved *saved, const char *state)
 {
     const struct tern_ledger_checkpoint row = {
-        .step = (int64_t)t->checkpoint.saving_step,
+        .step = (int64_t)t->checkpoint.publishing_step,
         .path = saved->path,
         .bytes = (int64_t)saved->bytes,
         .shards = saved->shards,
@@ -284,7 +290,7 @@ static void prune(struct train *t)
     struct going going = {0};
     const struct tern_ckpt_prune_how how = {.keep = (unsigned)r->checkpoint.keep,
                                             .keep_every = (uint64_t)r->checkpoint.keep_every,
-                                            .best = t->checkpoint.saving_best,
+                                            .best = t->checkpoint.publishing_best,
                                             .lease = t->checkpoint.lease,
                                             .each = note_going,
                                             .ctx = &going};
@@ -305,7 +311,8 @@ static void prune(struct train *t)
 }
 
 /* Its row is there before it counts, and says so afterwards.  Rank 0. */
-static void follow(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_saved *saved)
+void tern_train_follow_save(void *ctx, enum tern_ckpt_word word,
+                            const struct tern_ckpt_saved *saved)
 {
     struct train *t = ctx;
 
@@ -327,9 +334,15 @@ static void follow(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_s
 
 /* ------------------------------------------------------------------ beside it */
 
+struct tern_ckpt_peers tern_train_save_peers(struct train *t)
+{
+    return (struct tern_ckpt_peers){t->rank, t->size, t, barrier, all_gather};
+}
+
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err)
 {
-    const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
+    const struct tern_ckpt_peers peers = tern_train_save_peers(t);
+    const bool local = tern_train_local_is_used(t);
     struct tern_ckpt_array *arrays =
         tern_alloc(tern_train_most_arrays(t), sizeof *arrays, "a checkpoint", err);
     struct train_checkpoint *c = &t->checkpoint;
@@ -343,7 +356,10 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
         c->config = tern_model_config_json(tern_llama_config(t->model), "float32");
     json_t *meta = t->rank == 0 ? describe(t) : NULL;
     const struct tern_ckpt_save_options options = {
-        .dir = t->recipe->checkpoint.dir,
+        .dir = local ? t->checkpoint.local.dir : t->recipe->checkpoint.dir,
+        .local = local,
+        .node = local ? tern_fabric_node(t->options->fabric) : 0,
+        .kept = c->local.flush ? (uint64_t)c->local.done : 0,
         .step = t->progress.step,
         .arrays = arrays,
         .n = n,
@@ -351,12 +367,17 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
         .find_files = find_files,
         .peers = &peers,
         .lease = c->lease,
-        .tell = follow,
+        .tell = tern_train_follow_save,
         .ctx = t,
     };
     c->saving_step = t->progress.step;
     c->saving_best = t->progress.stop_rule.best_step;
-    c->published = false;
+    c->saving_local = local;
+    if (!local) {
+        c->publishing_step = c->saving_step;
+        c->publishing_best = c->saving_best;
+        c->published = false;
+    }
     rc = tern_ckpt_save_begin(&options, staging, &c->saving, err);
     json_decref(meta);
     if (rc == 0 && t->rank == 0)
@@ -368,15 +389,18 @@ out:
     return rc;
 }
 
-void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved)
+void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved,
+                            enum train_saved where)
 {
-    t->checkpoint.failed = 0;
     tern_train_note_save(t, saved->write_seconds);
+    if (t->rank == 0)
+        record_values(t, saved, where);
+    if (where == TRAIN_LOCAL)
+        return;
+    t->checkpoint.failed = 0;
     free(t->checkpoint.files_dir);
     t->checkpoint.files_dir = tern_strdup(saved->path); /* the newest is never pruned */
     snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved->digest);
-    if (t->rank == 0)
-        record_values(t, saved);
 }
 
 void tern_train_save_evaluated(const struct train *t)

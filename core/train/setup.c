@@ -106,15 +106,19 @@ static void find_after(const struct train *t, const char *path, char text[START_
     tern_ckpt_close(c);
 }
 
-/* Rank 0: the checkpoint to go on from; path "" when there is none. */
-static int find_checkpoint(struct train *t, struct start *to, struct tern_err *err)
+/* Rank 0: the checkpoint to go on from; path "" when there is none.  `brought`: the one that was
+ * verified on its way from the nodes just now, or NULL. */
+static int find_checkpoint(struct train *t, const char *brought, struct start *to,
+                           struct tern_err *err)
 {
-    char *found = NULL;
+    char *found = brought ? tern_strdup(brought) : NULL;
 
     memset(to, 0, sizeof *to);
-    if (t->rank != 0)
+    if (t->rank != 0) {
+        free(found);
         return 0;
-    int rc = newest_whole(t, &found, err);
+    }
+    int rc = found ? 0 : newest_whole(t, &found, err);
     if (rc == 0 && found && strlen(found) >= sizeof to->path)
         rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
     if (rc == 0)
@@ -124,6 +128,27 @@ static int find_checkpoint(struct train *t, struct start *to, struct tern_err *e
         find_after(t, found, to->after);
     }
     free(found);
+    return rc;
+}
+
+/* With checkpoint.local: `from`, on rank 0.  A checkpoint that the nodes have, too, may turn out
+ * damaged in checkpoint.dir: then theirs is brought. */
+static int find_level(struct train *t, struct start *from, struct tern_err *err)
+{
+    int32_t again = 1;
+    int rc = 0;
+
+    for (int tries = 0; rc == 0 && again && tries < 2; tries++) {
+        char *brought = NULL;
+        if (tern_train_local_recover(t, &brought, err) < 0)
+            return -1;
+        rc = tern_train_agree(t, find_checkpoint(t, brought, from, err), err);
+        const char *step = strrchr(from->path, '-'); /* step-00001500 */
+        again = t->checkpoint.local.found > (step ? strtoll(step + 1, NULL, 10) : -1);
+        free(brought);
+        if (rc == 0)
+            rc = tern_fabric_broadcast(t->world, &again, 1, TERN_I32, /* root= */ 0, err);
+    }
     return rc;
 }
 
@@ -221,8 +246,13 @@ static int set_up(struct train *t, struct tern_err *err)
         return -1; /* every rank has the same error */
     t->me.wired = tern_fabric_nodes(t->options->fabric) > 1;
     int rc = open_records(t, err);
-    if (rc == 0)
-        rc = find_checkpoint(t, &from, err);
+    if (t->recipe->checkpoint.local) {
+        if (tern_train_agree(t, rc, err) < 0 || tern_train_local_open(t, err) < 0 ||
+            find_level(t, &from, err) < 0)
+            return -1;
+    } else if (rc == 0) {
+        rc = find_checkpoint(t, /* brought= */ NULL, &from, err);
+    }
     /* Rank 0's own work is done by now, so that one round shares its outcome. */
     if (tern_train_measure_peak(t, rc, err) < 0 ||
         tern_fabric_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
@@ -230,6 +260,8 @@ static int set_up(struct train *t, struct tern_err *err)
     rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
+    if (rc == 0)
+        tern_train_local_trim(t);
     double lacking = rc == 0 ? tern_train_staging_open(t) : 0;
     if (tern_train_agree_sum(t, rc, &lacking, err) < 0)
         return -1;

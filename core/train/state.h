@@ -85,6 +85,19 @@ struct train_meter {
     uint64_t memory_bytes;      /* and of it what is this rank's */
 };
 
+/* local.c: the checkpoints on the nodes. */
+struct train_local {
+    char *dir;       /* this node's folder of the run; NULL: checkpoint.local is not set */
+    bool off;        /* it has failed several times in a row, and is not used any more */
+    unsigned failed; /* saves there in a row, up to the newest */
+    int64_t step;    /* of the newest that all nodes have; -1: of none in this attempt, */
+    int64_t best;    /* and the best step then */
+    int64_t done;    /* the newest step that was or is being flushed, or need not be; -1: none */
+    int64_t found;   /* at the start: the newest that was complete on the nodes; -1: none */
+    struct tern_ckpt_saving *flush; /* under way, or NULL */
+    bool all_ready;                 /* all ranks have done their part of its stage */
+};
+
 /* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
 struct train_checkpoint {
     struct tern_ckpt_lease *lease;     /* of rank 0, else NULL */
@@ -98,11 +111,17 @@ struct train_checkpoint {
     struct tern_ckpt_saving *saving;   /* under way, or NULL: */
     uint64_t saving_step;              /* its step, */
     int64_t saving_best;               /* the best step then, -1: none, */
-    bool published;                    /* rank 0, when the save is freed: has it its name? */
+    bool saving_local;                 /* it goes to the nodes, */
     int64_t stall_ns;                  /* how long this rank waited for it, */
     bool all_ready;                    /* all ranks have done their part of its stage, */
     bool met;                          /* and met in its last exchange */
-    unsigned failed;                   /* saves in a row, up to the newest */
+    /* The save or flush to checkpoint.dir: its step, the best step then, and whether rank 0 has
+     * given it its name. */
+    uint64_t publishing_step;
+    int64_t publishing_best;
+    bool published;
+    unsigned failed; /* of these in a row, up to the newest */
+    struct train_local local;
     struct tern_train_interval interval;
 };
 
@@ -345,9 +364,21 @@ size_t tern_train_arrays(const struct train *t, struct tern_ckpt_array *arrays);
 size_t tern_train_most_arrays(const struct train *t);
 /* Begin to save the present step: t->checkpoint.saving.  Collective. */
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err);
-/* The checkpoint of step t->checkpoint.saving_step is published: record what it took.  Its row is
- * there, and older ones are pruned. */
-void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved);
+/* Where a save that has ended put its checkpoint. */
+enum train_saved {
+    TRAIN_DIRECT,  /* into checkpoint.dir, by a save */
+    TRAIN_LOCAL,   /* into checkpoint.local */
+    TRAIN_FLUSHED, /* into checkpoint.dir, by a flush */
+};
+/* A checkpoint is there: record what it took.  In checkpoint.dir its row is there, too, and older
+ * ones are pruned. */
+void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved,
+                            enum train_saved where);
+/* How the ranks of a save or flush communicate. */
+struct tern_ckpt_peers tern_train_save_peers(struct train *t);
+/* `tell` of a save or flush to checkpoint.dir; `ctx` is the struct train. */
+void tern_train_follow_save(void *ctx, enum tern_ckpt_word word,
+                            const struct tern_ckpt_saved *saved);
 /* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
 
@@ -359,6 +390,36 @@ bool tern_train_save_due(struct train *t);
  * due, and says so where that changes.  Collective. */
 int tern_train_interval_update(struct train *t, const struct tern_ckpt_saved *saved,
                                struct tern_err *err);
+
+/* ---- local.c ---- */
+
+/* Where this node's checkpoints lie, if the recipe has checkpoint.local.  Collective, as is each of
+ * these that returns an int. */
+int tern_train_local_open(struct train *t, struct tern_err *err);
+/* Give up a flush that is under way. */
+void tern_train_local_close(struct train *t);
+/* Before a start is chosen: the newest checkpoint that is complete on the nodes is brought to
+ * checkpoint.dir, if that has none as new: *ret_path, malloc'ed, else unchanged.
+ * t->checkpoint.local.found is set. */
+int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *err);
+/* The start is chosen: remove newer ones from the node, whose steps come again. */
+void tern_train_local_trim(struct train *t);
+/* The run needs none any more: remove this node's. */
+void tern_train_local_end(struct train *t);
+/* Does the next save go to the nodes? */
+bool tern_train_local_is_used(const struct train *t);
+/* The save under way is on the nodes: it is flushed next. */
+void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved);
+/* It has failed there for reason `why`: it begins anew, to checkpoint.dir. */
+int tern_train_local_redirect(struct train *t, const struct tern_err *why, struct tern_err *err);
+/* Behind a step: go on with the flush under way where all ranks are ready, or begin the next. */
+int tern_train_local_go_on(struct train *t, struct tern_err *err);
+/* Before a save: wait for the flush of a step that checkpoint.keep_every keeps. */
+int tern_train_local_settle(struct train *t, struct tern_err *err);
+/* Is a checkpoint on the nodes that is not in checkpoint.dir yet, and shall be? */
+bool tern_train_local_is_pending(const struct train *t);
+/* Flush the newest, and wait for it.  -1: it has failed. */
+int tern_train_local_finish(struct train *t, struct tern_err *err);
 
 /* ---- background.c ---- */
 
@@ -378,6 +439,10 @@ int tern_train_save_go_on(struct train *t, struct tern_err *err);
 int tern_train_save_settle(struct train *t, struct tern_err *err);
 /* The run has failed, and the ranks are still together: finish the save under way.  Collective. */
 void tern_train_save_last(struct train *t);
+/* `what` has failed (a save or a flush to checkpoint.dir): 0 where training goes on all the same,
+ * which is logged and recorded.  The same on all ranks. */
+int tern_train_save_failed(struct train *t, const char *what, const struct tern_err *why,
+                           struct tern_err *err);
 /* Give up the save under way, and free the staging. */
 void tern_train_save_close(struct train *t);
 

@@ -285,6 +285,8 @@ int tern_train_run(const struct tern_train_options *options, struct tern_train_r
         tern_train_record_failure(&t, err);
     if (rc < 0 && (t.together || t.size == 1))
         tern_train_save_last(&t);
+    if (rc == 0 && stop != TERN_TRAIN_CONTINUE_LATER)
+        tern_train_local_end(&t);
     if (rc == 0)
         *ret_result = (struct tern_train_result){
             .step = t.progress.step, .loss = t.progress.loss, .stop = stop};

@@ -1,6 +1,7 @@
 /* Preloaded into the ranks of a run (tests/lib/saves.sh): what happens to its saves.
  *
- *     $TEST_MARKS/held-SSSSSSSS   while this file is there, writers of shards of that step wait
+ *     $TEST_MARKS/held-SSSSSSSS   while this file is there, writers of shards of that step wait, or
+ *                                 those alone whose path has its text
  *     TEST_FULL=WORD              no room for a shard whose path has the word
  *     TEST_NO_STAGING=1           one rank gets no memory for its staging
  *     TEST_FOLDS=1                the nice of each process that folds run.db, a line each in
@@ -96,6 +97,20 @@ void *memcpy(void *restrict to, const void *restrict from, size_t n)
     return memmove(to, from, n);
 }
 
+/* Do writers of `path` wait while the file `held` is there? */
+static bool is_held(const char *held, const char *path)
+{
+    char word[256];
+    const int fd = open(held, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, word, sizeof word - 1);
+
+    if (fd >= 0)
+        close(fd);
+    if (n >= 0)
+        word[n] = '\0';
+    return n >= 0 && strstr(path, word);
+}
+
 int fallocate64(int fd, int mode, off64_t from, off64_t len)
 {
     const char *full = getenv("TEST_FULL"), *dir = getenv("TEST_MARKS");
@@ -107,7 +122,7 @@ int fallocate64(int fd, int mode, off64_t from, off64_t len)
     rank = atoi(shard + strlen("/shard-"));
     parts = 0;
     snprintf(held, sizeof held, "%s/held-%.8s", dir ? dir : ".", step + strlen("step-"));
-    while (access(held, F_OK) == 0)
+    while (is_held(held, path))
         usleep(10000);
     if (full && strstr(path, full)) {
         errno = ENOSPC;

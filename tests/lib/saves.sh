@@ -3,7 +3,7 @@ saves_make() {
     gcc -O1 -fno-builtin -shared -fPIC -o saves.so "$ROOT/tests/lib/saves.c" || exit 1
     export TEST_MARKS=$WORK
 }
-hold() { : >"held-$(printf %08d "$1")"; } # STEP: writers of its shards wait, until
+hold() { printf %s "${2-}" >"held-$(printf %08d "$1")"; } # STEP [WORD]: writers of its shards wait (whose path has the word), until
 let_go() { rm -f held-*; }
 begin() { # LEDGER ARGS...: a run in the background; variables of saves.c may stand before it
     setsid env LD_PRELOAD="$WORK/saves.so" tern run run.yaml --ranks "${RANKS-2}" --set ledger.dir="$@" 2>err >out </dev/null & pid=$!

@@ -1,0 +1,126 @@
+#!/bin/bash
+# checkpoint.local under faults: kill -9 while a checkpoint is copied from the nodes, a node that is lost, a
+# damaged copy, and storage that is full, on the nodes or behind them.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+. "$ROOT/tests/lib/saves.sh"
+[ -z "${TERN_SANITIZE-}" ] || skip_all "the sanitizer wants to be loaded first"
+tiny_make || skip_all "cannot make the tiny setting"
+saves_make
+export TERN_FABRIC_SHARE=2 RANKS=4
+args=(--set steps=16 --set checkpoint.every=2 --set checkpoint.keep=9 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
+here=/checkpoints/
+strays() { find checkpoints local -name '*.tmp-*' 2>/dev/null | wc -l; }
+again() { # NAME: the next attempt, which is to end as a run that nobody killed
+    run tern run run.yaml --ranks 4 --set ledger.dir=l "${args[@]}"
+    status 0 "$1: the next attempt ends the run"
+    tiny_digests | cmp -s - weights; ok $? "$1: with the weights of a run that nobody killed"
+    tiny_curve l | cmp -s - curve; ok $? "$1: and its losses"
+    is "$(strays) $(ls local)" "0 " "$1: nothing stays half done, and nothing on the nodes"
+    tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "$1: its checkpoints verify" || cat err2
+}
+
+tern run run.yaml --ranks 4 --set ledger.dir=whole --set steps=16 --set checkpoint.every=2 >out 2>err </dev/null || sed 's/^/# /' err
+tiny_digests >weights; tiny_curve whole >curve
+rm -rf checkpoints
+
+# kill -9 of everything: checkpoint.dir has step 2, step 4 or a later one is on its way there, the nodes
+# have steps up to 10, and step 12 half.
+for s in 4 6 8 10; do hold $s $here; done; hold 12 /local/
+begin l "${args[@]}"
+until_true reached l 13; until_true [ -d "$(echo local/*/*/step-00000012.tmp-1 | cut -d' ' -f 1)" ]
+until_true eval '[ "$(published l)" = "2 " ]'; ok $? "checkpoint.dir has step 2"
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
+[ "$(strays)" = 3 ]; ok $? "killed while one is copied from the nodes, and one written there" || find . -name '*.tmp-*'
+set -- local/*/*; one=$1 two=$2
+for n in "$one" "$two"; do [ -d "$n/step-00000010" ]; ok $? "${n##*/} has step 10"; done
+rm -rf killed; mkdir killed; cp -a l checkpoints local killed
+back() { rm -rf l checkpoints local; cp -a killed/* .; }
+
+again "killed"
+err_has "checkpoint level local: the nodes have step 10, and $WORK/checkpoints has step 2; it was copied there" "killed: the next attempt takes what the nodes have, and says so"
+err_has "going on after step 10 " "killed: from step 10"
+is "$(sql l "select state from checkpoint where step = 10")" published "killed: the ledger has it as published"
+
+back; rm -rf "$two"
+again "a node is lost"
+err_has "the nodes' checkpoint of step 10 is passed over: no node of this attempt has 2 of its " "a node is lost: it says why the nodes' checkpoint is not taken"
+err_has "checkpoint level shared: $WORK/checkpoints has step 2" "a node is lost: it goes on from checkpoint.dir"
+
+back; rm -rf "$one"
+again "the first node is lost"; err_has "checkpoint level shared: $WORK/checkpoints has step 2" "the first node is lost: it goes on from checkpoint.dir"
+
+back; shard=$(ls "$two"/step-00000010/shard-* | head -n 1)
+printf x | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc 2>/dev/null
+again "a damaged file on a node"
+err_has "is damaged: array" "a damaged file on a node: it is named"
+! grep -q "after step 10 " err; ok $? "a damaged file on a node: its checkpoint is not taken"
+
+back; rm -rf local/*/*/step-000000{04,06,08}; cut -c 2- "$one/step-00000010/manifest.json" >x; cp x "$one/step-00000010/manifest.json"
+again "a damaged manifest on a node"; err_has "step 10 is passed over: " "a damaged manifest on a node: it is said"
+
+# Killed once more, while the next attempt brings the nodes' checkpoint.
+back; hold 10 $here
+begin l "${args[@]}"; until_true [ -d checkpoints/step-00000010.tmp-2 ]; ok $? "the next attempt copies step 10"
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
+again "killed twice"; err_has "going on after step 10 " "killed twice: from step 10 all the same"
+rm -rf l checkpoints local
+
+# One rank alone is killed: the supervisor starts the next attempt by itself.
+for s in 4 6 8 10; do hold $s $here; done; hold 12 /local/
+begin l "${args[@]}" --set launch.restarts=1
+until_true reached l 13; kill -9 "$(pgrep -P $pid | tail -n 1)"; let_go; ended
+status 0 "a rank is killed: the next attempt ends the run"
+grep -q 'checkpoint level local: the nodes have step 1[02]' err; ok $? "a rank is killed: from what the nodes have" || sed 's/^/# /' err
+tiny_digests | cmp -s - weights; ok $? "a rank is killed: with the weights of a run that nobody killed"
+rm -rf l checkpoints local
+
+# No room on a node: that step goes to checkpoint.dir at once.
+full() { # WORD NAME
+    TEST_FULL=$1 begin l "${args[@]}"; ended; status 0 "$2: the run ends well"
+    tiny_digests | cmp -s - weights; ok $? "$2: with the same weights"
+    is "$(strays) $(ls local 2>/dev/null)" "0 " "$2: nothing is left of it"
+}
+for async in true false; do
+    args+=(--set checkpoint.async=$async)
+    full "${two##*/}/step-00000004.tmp-1" "async $async, no room on a node for one step"
+    has err "step 4 cannot be saved in checkpoint.local, and is saved in checkpoint.dir: rank 2: " "async $async, no room on a node: it is told, with rank"
+    is "$(sql l "select count(*) from event where text like 'step 4 cannot be saved in checkpoint.local%No space left on device%'")" 1 "async $async, no room on a node: and in the ledger, with the cause"
+    tern ckpt verify --full checkpoints/step-00000004 >/dev/null 2>err2; ok $? "async $async, no room on a node: that step is in checkpoint.dir" || cat err2
+    rm -rf l checkpoints
+    full /local/ "async $async, no room on the nodes at all"
+    has err "as all later ones of this attempt" "async $async, no room on the nodes at all: they are not tried again for ever"
+    is "$(published l)" "2 4 6 8 10 12 14 16 " "async $async, no room on the nodes at all: each step is saved in checkpoint.dir"
+    rm -rf l checkpoints
+done
+
+# A folder that cannot be made.
+rm -rf local; : >local
+begin l "${args[@]}"; ended; status 0 "checkpoint.local is a file: the run ends well"
+has err "cannot be saved in checkpoint.local" "checkpoint.local is a file: it is told"
+rm -rf l checkpoints local
+
+# No room behind the nodes: training goes on, and the next one is tried.
+args+=(--set checkpoint.keep_every=4) # else it may be passed over
+full checkpoints/step-00000004.tmp-1/shard "no room in checkpoint.dir for one step"
+err_has "step 4 was not copied to checkpoint.dir, and training goes on: rank " "no room in checkpoint.dir for one step: it is told"
+rm -rf l checkpoints
+TEST_FULL=checkpoints/step-00000016.tmp-1/shard-00001 begin l "${args[@]}"; ended
+status 75 "no room in checkpoint.dir for the last step: the run fails"
+is "$(ls -d local/*/*/step-00000016 | wc -l)" 2 "no room in checkpoint.dir for the last step: the nodes have it"
+run tern run run.yaml --ranks 4 --set ledger.dir=l "${args[@]}"; status 0 "with room again the next attempt ends the run"
+err_has "checkpoint level local: the nodes have step 16"
+rm -rf l checkpoints local
+
+if [ "$(id -u)" = 0 ] && mkdir -p small && mount -t tmpfs -o size=900k tmpfs small 2>/dev/null; then
+    tap_cleanup() { umount -l "$WORK/small" 2>/dev/null; }
+    tap_cleanup=tap_cleanup
+    begin l "${args[@]}" --set checkpoint.local="$WORK/small"; ended
+    status 0 "a small tmpfs on the nodes: the run ends well"
+    has err "cannot be saved in checkpoint.local" "a small tmpfs on the nodes: it is told"
+    tiny_digests | cmp -s - weights; ok $? "a small tmpfs on the nodes: with the same weights"
+    umount small; tap_cleanup=:
+else
+    skip "a small tmpfs: only root can mount one"
+fi
+tap_done

@@ -5,6 +5,9 @@
 #include <string.h>
 
 const struct tern_var tern_vars[] = {
+    {"TERN_BF16_UNIT", "",
+     "The unit that multiplies numbers of bf16: avx512_bf16, or fp32, which every CPU has; else "
+     "the best that this CPU has. Each has its own bits."},
     {"TERN_BLAS", "",
      "The OpenBLAS to compute with, a path or a library's name; else its OpenMP build under its "
      "name in Debian, Fedora or SUSE, or any other build."},

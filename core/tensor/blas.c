@@ -262,16 +262,25 @@ uint64_t tern_tensor_room_bytes(int threads, bool half)
         ours = own != NULL;
     bool theirs = !ours || cpu != TERN_TENSOR_CPU_AVX512;
 
+    ours = ours || (half && tern_tensor_bf16_expected());
     return (uint64_t)threads * ((ours ? OWN_BYTES : 0) + (theirs ? BLAS_BYTES : 0) +
                                 (theirs && half ? PIECE * PIECE * sizeof(tern_real) : 0));
+}
+
+/* Packing must be small beside the product. */
+static bool pays(int M, int N, int K)
+{
+    return M >= OWN_MIN && N >= OWN_MIN && K > 0;
 }
 
 /* Our own kernel, or NULL for OpenBLAS.  The whole product's shape decides, so that the number of
  * threads does not change it.  On AVX2 OpenBLAS is as fast except where its packing and edges
  * weigh, and faster with a transposed A. */
-static const struct tern_tensor_products *kernel_for(bool ta, int N, int K)
+static const struct tern_tensor_products *kernel_for(const struct tern_tensor_gemm *g)
 {
-    return own_all || (!ta && (N <= NARROW || K <= NARROW)) ? own : NULL;
+    if (g->rounded && tern_tensor_pairs && pays(g->M, g->N, g->K))
+        return tern_tensor_pairs;
+    return own_all || (!g->ta && (g->N <= NARROW || g->K <= NARROW)) ? own : NULL;
 }
 
 int tern_tensor_gemm_use(const char *name)
@@ -294,12 +303,6 @@ int tern_tensor_gemm_use(const char *name)
         if (all[i] && strcmp(name, all[i]->name) == 0)
             own = all[i];
     return name && !own && strcmp(name, "openblas") != 0 ? -1 : 0;
-}
-
-/* Packing must be small beside the product. */
-static bool pays(int M, int N, int K)
-{
-    return M >= OWN_MIN && N >= OWN_MIN && K > 0;
 }
 
 static void by_blas(const struct tern_tensor_gemm *g, const void *A, const void *B, void *C)
@@ -371,7 +374,7 @@ static void by_blas_half(const struct tern_tensor_gemm *g, const tern_real *A, c
 static void product(const struct tern_tensor_products *by, const struct tern_tensor_gemm *g,
                     const tern_real *A, struct tern_tensor_matrix B, tern_real *C)
 {
-    if (by && pays(g->M, g->N, g->K) && by->ready())
+    if (by && (by == tern_tensor_pairs || pays(g->M, g->N, g->K)) && by->ready())
         by->gemm(g, (const float *)(const void *)A, B, (float *)(void *)C);
     else if (B.half)
         by_blas_half(g, A, B.at, C);
@@ -414,7 +417,7 @@ static int distance(int given, int columns)
 static void gemm(const struct tern_tensor_gemm *given, const tern_real *A,
                  struct tern_tensor_matrix B, tern_real *C)
 {
-    const struct tern_tensor_products *by = kernel_for(given->ta, given->N, given->K);
+    const struct tern_tensor_products *by = kernel_for(given);
     struct tern_tensor_gemm g = *given;
 
     g.lda = distance(g.lda, g.ta ? g.M : g.K);

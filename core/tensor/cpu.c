@@ -18,6 +18,15 @@ enum tern_tensor_cpu tern_tensor_cpu(void)
     return TERN_TENSOR_CPU_PLAIN;
 }
 
+bool tern_tensor_cpu_bf16(void)
+{
+    unsigned eax, ebx, ecx, edx;
+
+    /* By the bit itself: older compilers have no name for it. */
+    return tern_tensor_cpu() == TERN_TENSOR_CPU_AVX512 &&
+           __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+}
+
 /* Intel's from Haswell to Rocket Lake and AMD's Zen 1 to 3 (OpenBLAS's driver/others/dynamic.c). */
 bool tern_tensor_cpu_well_known(void)
 {
@@ -38,6 +47,11 @@ bool tern_tensor_cpu_well_known(void)
 enum tern_tensor_cpu tern_tensor_cpu(void)
 {
     return TERN_TENSOR_CPU_PLAIN;
+}
+
+bool tern_tensor_cpu_bf16(void)
+{
+    return false;
 }
 
 bool tern_tensor_cpu_well_known(void)

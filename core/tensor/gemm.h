@@ -1,8 +1,8 @@
-/* Single-precision products over registers of the CPU's own width: included once by gemm_avx512.c
- * and gemm_avx2.c, which are compiled for that instruction set (the Makefile's FLAGS) and define
- * PRODUCTS (the table's name) and PRODUCTS_NAME; alone it is nothing.  Faster than OpenBLAS's
- * kernels, which pack more than they need and spend long on edges when K or N is a few hundred:
- * those for SkylakeX on all of the model's shapes, those for Zen and Haswell on few
+/* Single-precision products over registers of the CPU's own width: included once by gemm_avx512.c,
+ * gemm_avx2.c and gemm_bf16.c, which are compiled for that instruction set (the Makefile's FLAGS)
+ * and define PRODUCTS (the table's name) and PRODUCTS_NAME; alone it is nothing.  Faster than
+ * OpenBLAS's kernels, which pack more than they need and spend long on edges when K or N is a few
+ * hundred: those for SkylakeX on all of the model's shapes, those for Zen and Haswell on few
  * (tern_tensor_gemm_use).
  *
  * As in Goto and van de Geijn (ACM TOMS 34:3, 2008), the other way round: a panel of B lies packed
@@ -10,15 +10,14 @@
  * written in long runs.  The innermost loop keeps a TALL x WIDE tile of C in registers.
  *
  * An element of C is a chain of fused multiply-adds over k in blocks of DEPTH: the same bits
- * wherever the tile's edges lie, so for any number of threads. */
+ * wherever the tile's edges lie, so for any number of threads.
+ *
+ * Packed operands consist of cells of four bytes: a float, or, where gemm_bf16.c defines PAIRS, two
+ * neighbours along k in bf16, which VDPBF16PS multiplies and adds in one instruction. */
 #ifdef PRODUCTS
 #include <immintrin.h>
 
 #include "core/tensor/kernels.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 /* clang knows GCC's pragma by another name. */
 #ifdef __clang__
@@ -38,10 +37,29 @@
 enum {
     WIDE = 2 * LANES,             /* columns of a tile: two registers */
     SPACE = TALL * DEPTH + LANES, /* of a sliver; its last row is stored as a whole register */
-    RUN = 16, /* rows of A that are read in one go where they run across the slivers */
-    HUGE_PAGE = 2 << 20,
+    RUN = 16, /* rows of cells of A that are read in one go where they run across the slivers */
     BUFFER_BYTES = (PANEL + (HEIGHT / TALL) * SPACE) * (int)sizeof(float),
 };
+
+/* A matrix that is read across its rows, ld apart, from one that has left - 1 more behind it. */
+struct across {
+    const void *at;
+    size_t ld;
+    int left;
+    bool half;
+};
+
+#ifdef PAIRS
+#include "core/tensor/gemm_pairs.h"
+#else
+#include "core/tensor/gemm_floats.h"
+#endif
+
+/* Cells that hold so many steps of k. */
+static inline int cells(int k)
+{
+    return (k + CELL - 1) / CELL;
+}
 
 /* What is done with a tile's sums. */
 struct finish {
@@ -79,8 +97,8 @@ __attribute__((always_inline)) static inline void finish_rows(const struct finis
             finish_row(f, false, i, h, sum[i][h]);
 }
 
-/* C[rows, LANES halves] from op(A)[rows, K], whose element (i, k) is a[i * row + k * step], and
- * b[K][ld_b]. */
+/* C[rows, LANES halves] from op(A)[rows, K], whose cell (i, k) is a[i * row + k * step], and
+ * b[K][ld_b]; K counts cells. */
 __attribute__((always_inline)) static inline void tile(const int rows, const int halves, int K,
                                                        const float *a, const size_t row,
                                                        size_t step, const float *b, size_t ld_b,
@@ -100,9 +118,9 @@ __attribute__((always_inline)) static inline void tile(const int rows, const int
         for (int i = 0; i < rows; i++) {
             vec ai = splat(a[(size_t)i * row]);
 
-            sum[i][0] = fma_add(ai, b0, sum[i][0]);
+            sum[i][0] = multiply(ai, b0, sum[i][0]);
             if (halves > 1)
-                sum[i][1] = fma_add(ai, b1, sum[i][1]);
+                sum[i][1] = multiply(ai, b1, sum[i][1]);
         }
     }
     struct finish g = *f;
@@ -126,12 +144,17 @@ typedef void tile_fn(int K, const float *a, size_t step, const float *b, size_t 
         (void)ld;                                                                                  \
         tile(rows, halves, K, a, row, step, b, ld_b, f);                                           \
     }
+#ifdef PAIRS /* have no product without packing */
+#define TILES(rows) TILE(columns1, rows, 1, 1, ld) TILE(columns2, rows, 2, 1, ld)
+#define NAMES(rows) {{NULL, NULL}, {columns1_##rows, columns2_##rows}}
+#else
 #define TILES(rows)                                                                                \
     TILE(columns1, rows, 1, 1, ld)                                                                 \
     TILE(columns2, rows, 2, 1, ld)                                                                 \
     TILE(rows1, rows, 1, TERN_TENSOR_NEAR_LD, 1)                                                  \
     TILE(rows2, rows, 2, TERN_TENSOR_NEAR_LD, 1)
 #define NAMES(rows) {{rows1_##rows, rows2_##rows}, {columns1_##rows, columns2_##rows}}
+#endif
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 #if LANES == 16
 TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12) TILES(13) TILES(14)
@@ -144,31 +167,24 @@ static tile_fn *const tiles[TALL + 1][2][2] = {
 };
 // clang-format on
 
-/* LANES floats, or as many bf16 widened: those of `m`, and zeros. */
-__attribute__((always_inline)) static inline vec load(mask m, const void *from, size_t i,
-                                                      const bool half)
-{
-    return half ? load_half(m, (const uint16_t *)from + i) : load_part(m, (const float *)from + i);
-}
-
 __attribute__((always_inline)) static inline void turn_any(float *to, int ld_to, const void *from,
                                                            int ld, int w, int K, const bool half)
 {
-    for (int k = 0; k < K; k += LANES) {
-        int n = K - k < LANES ? K - k : LANES;
-        mask m = lanes(n);
+    for (int k = 0; k < K; k += LANES * CELL, to += LANES * ld_to) {
+        int n = cells(K - k) < LANES ? cells(K - k) : LANES;
         vec r[LANES];
 
         UNROLL(16)
         for (int i = 0; i < LANES; i++)
-            r[i] = i < w ? load(m, from, (size_t)i * (size_t)ld + (size_t)k, half) : (vec){0};
+            r[i] = i < w ? load_along(from, (size_t)i * (size_t)ld + (size_t)k, K - k, half)
+                         : (vec){0};
         transpose(r);
         for (int i = 0; i < n; i++)
-            store_all(to + (size_t)(k + i) * (size_t)ld_to, r[i]);
+            store_all(to + (size_t)i * (size_t)ld_to, r[i]);
     }
 }
 
-/* to[k][i] = from[i][k] for i < w <= LANES and k < K; rows of `to` are ld_to apart, and the floats
+/* to[c][i] = cell c of from[i][K], for i < w <= LANES; rows of `to` are ld_to apart, and the floats
  * up to the LANES-th of each are overwritten. */
 static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
 {
@@ -184,28 +200,29 @@ static void turn_half(float *to, int ld_to, const uint16_t *from, int ld, int w,
 __attribute__((always_inline)) static inline void pack_rows(float *to, const void *B, int ldb,
                                                             int n, int K, const bool half)
 {
-    size_t sliver = (size_t)K * WIDE;
+    size_t sliver = (size_t)cells(K) * WIDE;
 
-    for (int k = 0; k < K; k++, to += WIDE) {
+    for (int k = 0; k < K; k += CELL, to += WIDE) {
+        const struct across from = {B, (size_t)ldb, K - k, half};
         float *at = to;
         size_t row = (size_t)k * (size_t)ldb;
         int j = 0;
 
         for (; j + WIDE <= n; j += WIDE, at += sliver) {
-            store_all(at, load(lanes(LANES), B, row + (size_t)j, half));
-            store_all(at + LANES, load(lanes(LANES), B, row + (size_t)j + LANES, half));
+            store_all(at, load_across(&from, row + (size_t)j, LANES));
+            store_all(at + LANES, load_across(&from, row + (size_t)j + LANES, LANES));
         }
         if (j < n) {
-            store_all(at, load(lanes(n - j), B, row + (size_t)j, half));
-            store_all(at + LANES, load(lanes(n - j - LANES), B, row + (size_t)j + LANES, half));
+            store_all(at, load_across(&from, row + (size_t)j, n - j));
+            store_all(at + LANES, load_across(&from, row + (size_t)j + LANES, n - j - LANES));
         }
     }
 }
 
-/* Columns of op(B), n of them, as slivers b[K][WIDE]. */
+/* Columns of op(B), n of them, as slivers b[cells][WIDE]. */
 static void pack_b(float *to, bool turned, struct tern_tensor_matrix B, int ldb, int n, int K)
 {
-    size_t sliver = (size_t)K * WIDE;
+    size_t sliver = (size_t)cells(K) * WIDE;
 
     for (int j = 0; j < n && turned; j += LANES) {
         float *at = to + (size_t)(j / WIDE) * sliver + (size_t)(j % WIDE);
@@ -252,41 +269,25 @@ static void pack_a(float *to, const struct slivers *s, int p0, int p1)
         }
         return;
     }
-    for (int k0 = 0; k0 < K; k0 += RUN)
+    for (int k0 = 0; k0 < K; k0 += RUN * CELL)
         for (int p = p0; p < p1; p++) {
-            int rows = s->at[p + 1] - s->at[p], k1 = K - k0 < RUN ? K : k0 + RUN;
-            const float *from = s->a + (size_t)k0 * (size_t)lda + s->at[p];
-            float *at = to + (size_t)p * SPACE + (size_t)(k0 * rows);
+            int rows = s->at[p + 1] - s->at[p], k1 = K - k0 < RUN * CELL ? K : k0 + RUN * CELL;
+            size_t from = (size_t)k0 * (size_t)lda + (size_t)s->at[p];
+            float *at = to + (size_t)p * SPACE + (size_t)(k0 / CELL * rows);
             /* Whole registers where the block has them: what is too much is overwritten. */
-            mask m = s->at[p] + LANES <= s->at[s->parts] ? lanes(LANES) : lanes(rows);
+            int n = s->at[p] + LANES <= s->at[s->parts] ? LANES : rows;
 
-            for (int k = k0; k < k1; k++, from += lda, at += rows)
-                store_all(at, load_part(m, from));
+            for (int k = k0; k < k1; k += CELL, from += CELL * (size_t)lda, at += rows) {
+                const struct across rest = {s->a, (size_t)lda, K - k, false};
+
+                store_all(at, load_across(&rest, from, n));
+            }
         }
-}
-
-/* This thread's buffers: the panel, then the slivers of A.  They go with the thread: the key is for
- * that alone. */
-static __thread float *buffer;
-static pthread_key_t with_thread;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void make_key(void)
-{
-    pthread_key_create(&with_thread, free);
 }
 
 static bool ready(void)
 {
-    void *p = NULL;
-
-    if (!buffer && posix_memalign(&p, HUGE_PAGE, BUFFER_BYTES) == 0) {
-        madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
-        pthread_once(&once, make_key);
-        pthread_setspecific(with_thread, p);
-        buffer = p;
-    }
-    return buffer != NULL;
+    return tern_tensor_buffer(BUFFER_BYTES) != NULL;
 }
 
 /* n in equal parts of at most `most`. */
@@ -301,7 +302,7 @@ static int even(int n, int most)
 static void sweep(const float *a, const struct slivers *s, int p0, int p1, const float *panel,
                   int n, const struct finish *whole)
 {
-    const int K = s->depth;
+    const int K = cells(s->depth);
 
     for (int p = p0; p < p1; p++) {
         int rows = s->at[p + 1] - s->at[p];
@@ -322,9 +323,9 @@ static void gemm(const struct tern_tensor_gemm *g, const float *A, struct tern_t
 {
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
     const int M = g->M, N = g->N, K = g->K;
-    float *panel = buffer, *packed = buffer + PANEL;
-    int deep = even(K, DEPTH), high = even(M, HEIGHT);
-    int wide = (even(N, PANEL / deep / WIDE * WIDE) + WIDE - 1) / WIDE * WIDE;
+    float *panel = tern_tensor_buffer(BUFFER_BYTES), *packed = panel + PANEL;
+    int steps = even(cells(K), DEPTH), deep = steps * CELL, high = even(M, HEIGHT);
+    int wide = (even(N, PANEL / steps / WIDE * WIDE) + WIDE - 1) / WIDE * WIDE;
     struct slivers s = {.lda = g->lda, .turned = g->ta};
 
     for (int r = 0; r < M; r += high) {
@@ -352,6 +353,7 @@ static void gemm(const struct tern_tensor_gemm *g, const float *A, struct tern_t
     }
 }
 
+#ifndef PAIRS
 static void near(const struct tern_tensor_gemm *g, const float *A, const float *B, float *C)
 {
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
@@ -397,11 +399,15 @@ static void turn_whole(float *to, int ld_to, const float *from, int ld, int rows
     }
 }
 
+#endif
+
 const struct tern_tensor_products PRODUCTS = {
     .name = PRODUCTS_NAME,
     .ready = ready,
     .gemm = gemm,
+#ifndef PAIRS
     .near = near,
     .turn = turn_whole,
+#endif
 };
 #endif

@@ -81,6 +81,8 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 /* The vectors that the CPU and the system allow. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
+/* Does it multiply pairs of bf16 (AVX512_BF16)? */
+bool tern_tensor_cpu_bf16(void);
 /* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be loaded, which takes
  * 20 ms. */
 bool tern_tensor_cpu_well_known(void);
@@ -120,6 +122,20 @@ struct tern_tensor_products {
 };
 
 extern const struct tern_tensor_products tern_tensor_products_avx512, tern_tensor_products_avx2;
+/* Both operands are rounded to bf16 as they are packed; `gemm` alone, NULL where the compiler did
+ * not know AVX512_BF16. */
+extern const struct tern_tensor_products tern_tensor_products_bf16;
+
+/* The unit for bf16, and NULL where products of bf16 are made as all others. */
+extern const struct tern_tensor_products *tern_tensor_pairs;
+/* Choose it: by TERN_BF16_UNIT, else the best. */
+int tern_tensor_bf16_start(struct tern_err *err);
+/* Will there be one?  Needs no start. */
+bool tern_tensor_bf16_expected(void);
+
+/* This thread's room for packed operands, of at least so many bytes, aligned for huge pages; the
+ * next call may move it.  It goes with the thread.  NULL: no memory. */
+float *tern_tensor_buffer(size_t bytes);
 
 /* to[columns][ld_to] = the transpose of from[rows][ld]. */
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,

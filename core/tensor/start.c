@@ -70,7 +70,7 @@ int tern_tensor_start(int threads, int local_ranks, struct tern_err *err)
         return 0;
     n_threads = tern_tensor_start_threads(threads, local_ranks);
     omp_set_num_threads(n_threads);
-    if (tern_tensor_blas_load(why, sizeof(why), err) < 0)
+    if (tern_tensor_bf16_start(err) < 0 || tern_tensor_blas_load(why, sizeof(why), err) < 0)
         return -1;
     tern_tensor_kernels_use(NULL);
     snprintf(description, sizeof(description), "%s, %s kernels%s; %s loops; %d thread%s",

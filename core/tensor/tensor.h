@@ -72,6 +72,16 @@ int tern_tensor_kernels_use(const char *name);
  * matter of shapes alone.  -1 when this CPU or tern_real has no such kernel. */
 int tern_tensor_gemm_use(const char *name);
 
+/* The unit that multiplies numbers of bf16 (`rounded` of struct tern_tensor_gemm): "avx512_bf16",
+ * or "fp32": such products are made as all others. */
+const char *tern_tensor_bf16_unit(void);
+/* Take the named unit, or the best one: NULL, as start does, unless TERN_BF16_UNIT names one.
+ * -1 when this CPU or build lacks it. */
+int tern_tensor_bf16_use(const char *name);
+/* The unit that start takes, with the reason where it is not the best, for the log.  Needs no
+ * start. */
+const char *tern_tensor_bf16_describe(void);
+
 /* ---------------------------------------------------------------- matrix products */
 
 /* C[M,N] = alpha * op(A) op(B) + beta * C.  op(A) is [M,K]: A itself, or the transpose of A[K,M]
@@ -85,6 +95,10 @@ struct tern_tensor_gemm {
     int M, N, K;
     int lda, ldb, ldc; /* 0: rows follow each other */
     tern_real alpha, beta;
+    /* A and B hold numbers that bf16 has (others are rounded to these): where there is a unit for
+     * them (tern_tensor_bf16_unit), it makes the product.  It counts numbers and sums below 2^-126
+     * as 0.  The bits do not depend on threads. */
+    bool rounded;
 };
 void tern_tensor_gemm(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
                       tern_real *C);

@@ -21,7 +21,8 @@ static void multiply(const struct tern_llama *m, const struct tern_tensor_gemm *
 void tern_llama_product(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
                         int n, int in, int out)
 {
-    const struct tern_tensor_gemm g = {.tb = true, .M = n, .N = out, .K = in, .alpha = 1};
+    const struct tern_tensor_gemm g = {
+        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .rounded = m->bf16};
 
     multiply(m, &g, at, y, x);
 }
@@ -30,7 +31,7 @@ void tern_llama_product_add(const struct tern_llama *m, size_t at, tern_real *y,
                             int n, int in, int out)
 {
     const struct tern_tensor_gemm g = {
-        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = 1};
+        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = 1, .rounded = m->bf16};
 
     multiply(m, &g, at, y, x);
 }
@@ -39,7 +40,7 @@ void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_r
                              const tern_real *x, int n, int in, int out)
 {
     const struct tern_tensor_gemm g = {
-        .ta = true, .M = out, .N = in, .K = n, .alpha = 1, .beta = 1};
+        .ta = true, .M = out, .N = in, .K = n, .alpha = 1, .beta = 1, .rounded = m->bf16};
 
     if (m->g)
         tern_tensor_gemm(&g, dy, x, m->g + at);
@@ -48,7 +49,7 @@ void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_r
 void tern_llama_product_dx(const struct tern_llama *m, size_t at, tern_real *dx,
                            const tern_real *dy, int n, int in, int out)
 {
-    const struct tern_tensor_gemm g = {.M = n, .N = in, .K = out, .alpha = 1};
+    const struct tern_tensor_gemm g = {.M = n, .N = in, .K = out, .alpha = 1, .rounded = m->bf16};
 
     if (m->bf16)
         tern_tensor_gemm_bf16(&g, dy, m->w_bf16 + at, dx);

@@ -86,10 +86,11 @@ struct tern_llama_options {
     bool sequence;
     enum tern_llama_recompute recompute;
     /* Parameters, and stored activations, are bf16 in memory.  Everything is computed in tern_real,
-     * from rounded values.  Results are rounded (to the nearest, ties to even) where a model of
-     * bf16 tensors rounds them: products (after their sums over tensor ranks), norms, attention,
-     * SwiGLU, the logits, and the gradients of all of these.  Gradients of parameters are summed
-     * and stay in tern_real; adapters are in tern_real. */
+     * from rounded values: products of these by the CPU's unit for bf16 (tern_tensor_bf16_unit),
+     * which rounds inputs that are not, with DoRA and dropout.  Results are rounded (to the
+     * nearest, ties to even) where a model of bf16 tensors rounds them: products (after their sums
+     * over tensor ranks), norms, attention, SwiGLU, the logits, and the gradients of all of these.
+     * Gradients of parameters are summed and stay in tern_real; adapters are in tern_real. */
     bool bf16;
     const struct tern_model_adapters *adapters; /* NULL or rank 0: all weights are trained; else
                                                    only these, and the others have no gradient */

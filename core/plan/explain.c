@@ -209,6 +209,8 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
         tern_buf_printf(to, "precision: parameters and activations in bf16%s\n",
                         tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
                                             : "; adapters, their gradients and moments in fp32");
+    if (r->precision == TERN_PRECISION_BF16)
+        tern_buf_printf(to, "%s (of the machine that says this)\n", tern_tensor_bf16_describe());
     print_layout(r, &p, ranks, to);
     if (print_traffic(r, c, &p, to, err) < 0)
         return -1;

@@ -51,12 +51,17 @@ static double busy(const struct train_phases *p)
 
 /* ---------------------------------------------------------------- the peak */
 
-/* `rows` of it. */
-static void product(int rows, int side, tern_real *squares)
+/* `rows` of it, by the unit that makes the model's products. */
+static void product(const struct train *t, int rows, int side, tern_real *squares)
 {
-    tern_tensor_gemm(
-        &(struct tern_tensor_gemm){.tb = true, .M = rows, .N = side, .K = side, .alpha = 1},
-        squares, squares, squares + (size_t)side * (size_t)side);
+    const struct tern_tensor_gemm g = {.tb = true,
+                                       .M = rows,
+                                       .N = side,
+                                       .K = side,
+                                       .alpha = 1,
+                                       .rounded = t->recipe->precision == TERN_PRECISION_BF16};
+
+    tern_tensor_gemm(&g, squares, squares, squares + (size_t)side * (size_t)side);
 }
 
 int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)
@@ -75,7 +80,7 @@ int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)
     for (size_t i = 0; squares && i < 2 * n; i++)
         squares[i] = (tern_real)(i % 13) * (tern_real)0.1;
     if (squares)
-        product(crowd ? FIRST_ROWS : side, side, squares);
+        product(t, crowd ? FIRST_ROWS : side, side, squares);
     rc = tern_train_agree_sum(t, rc, &flops, err);
     /* No rank begins before rank 0, whose clock measures: where ranks share cores, others would be
      * done when it goes on from the round before. */
@@ -83,7 +88,7 @@ int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)
     if (rc == 0)
         rc = tern_fabric_broadcast(t->world, &flops, 1, TERN_F64, 0, err);
     for (int k = 0; k < times && rc == 0; k++)
-        product(side, side, squares);
+        product(t, side, side, squares);
     if (rc == 0)
         rc = tern_fabric_barrier(t->world, err);
     int64_t took = tern_clock_boot_ns() - from;

@@ -88,6 +88,7 @@ static void log_beginning(struct train *t)
     const struct tern_recipe *r = t->recipe;
     char bytes[32], peak[32], step[24], steps[24], all[24], trained[24];
     struct tern_plan_memory b = {0};
+    bool bf16 = r->precision == TERN_PRECISION_BF16;
 
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
     t->meter.predicted_bytes = b.total;
@@ -96,6 +97,8 @@ static void log_beginning(struct train *t)
     if (t->rank != 0)
         return;
     tern_info("%s", tern_tensor_describe());
+    if (bf16)
+        tern_info("%s", tern_tensor_bf16_describe());
     tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
               " micro-batches of %" PRId64 " a rank), %s a rank",
               r->name, (double)tern_model_params(tern_llama_config(t->model)) * 1e-6, t->size,
@@ -121,6 +124,7 @@ static void log_beginning(struct train *t)
                   {"blas", tern_tensor_blas()},
                   {"blas_core", tern_tensor_core()},
                   {"peak_gflops", peak},
+                  {"peak_unit", bf16 ? tern_tensor_bf16_unit() : "fp32"},
                   {TERN_LEDGER_RESUMED, step},
                   {TERN_LEDGER_STEPS, steps},
                   {TERN_LEDGER_PARAMETERS, all},

@@ -6,8 +6,8 @@
  * the recipe alone, so that what a step sees does not depend on how many ranks share it, and a
  * resumed run goes on with the next sample.  A checkpoint loads into any layout.
  *
- * Same recipe, layout, kernels, BLAS core type and threads: the same bits, however often the run
- * was killed on the way.
+ * Same recipe, layout, kernels, unit for bf16, BLAS core type and threads: the same bits, however
+ * often the run was killed on the way.
  */
 #ifndef TERN_TRAIN_TRAIN_H
 #define TERN_TRAIN_TRAIN_H

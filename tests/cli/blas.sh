@@ -1,5 +1,6 @@
 #!/bin/bash
-# Which OpenBLAS is used: a build that is named, one that is none, a serial one.
+# Which OpenBLAS is used: a build that is named, one that is none, a serial one.  And which unit
+# multiplies numbers of bf16.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 unset OPENBLAS_CORETYPE
@@ -14,5 +15,24 @@ awk -v a="$(loss)" -v b="$want" 'BEGIN {exit !(a != "" && (a - b) ^ 2 < 4e-8)}';
 train TERN_BLAS="$S" OPENBLAS_CORETYPE=Prescott; status 0 "a serial BLAS whose core type makes every product trains, too"
 train TERN_BLAS=/nowhere/libopenblas.so; [ "$rc" = 1 ]; ok $? "one that is not there"
 err_has "/nowhere/libopenblas.so"; err_has "libopenblas0-openmp (Debian, Ubuntu) or openblas-openmp (Fedora, EPEL)"
+
+# ---- the unit for bf16
+train TERN_BF16_UNIT=abacus; status 2 "an unknown unit for bf16 is a usage error"
+err_has "TERN_BF16_UNIT: 'abacus' is no unit of this CPU: take fp32"
+train TERN_BF16_UNIT=fp32; status 0; ! grep -q 'products of bf16' err; ok $? "a run in fp32 says nothing of products of bf16"
+sed -i '$a precision: bf16' run.yaml
+train TERN_BF16_UNIT=; status 0; best=$(loss); tiny_digests >best
+[ "$(grep -c 'products of bf16' err)" = 1 ]; ok $? "a run in bf16 names the unit for its products, once"
+if grep -q 'avx512_bf16$' err; then
+    train TERN_BF16_UNIT=avx512_bf16; [ -s best ] && tiny_digests | cmp -s - best; ok $? "the best unit by its name trains the same weights, to the bit"
+    train TERN_BF16_UNIT=fp32; err_has 'products of bf16: fp32, as TERN_BF16_UNIT says'
+    awk -v a="$(loss)" -v b="$best" 'BEGIN {exit !(a != "" && (a - b) ^ 2 < 1e-4)}'; ok $? "by fp32 a run has nearly the same loss" || echo "# $(loss) $best"
+    ! tiny_digests | cmp -s - best; ok $? "by fp32 a run has other bits than by the unit"
+    run tern train run.yaml --explain; out_has 'products of bf16: avx512_bf16'
+else
+    skip "this CPU or compiler has no AVX512_BF16"
+fi
+
+# ---- no OpenBLAS
 train TERN_BLAS=libm.so.6; err_has "libm.so.6 has no cblas_sgemm: it is not OpenBLAS"
 tap_done

@@ -222,14 +222,48 @@ static int check(const char *path, json_t *all, struct tern_err *err)
     return rc;
 }
 
+/* HyperPod's files are judged together, wherever they stand among layouts: to the front with them.
+ * Their number. */
+static int gather_pods(int n, char **args)
+{
+    int pods = 0;
+
+    for (int i = 0; i < n; i++)
+        if (tern_str_ends(args[i], ".json")) {
+            char *path = args[i];
+            memmove(&args[pods + 1], &args[pods], (size_t)(i - pods) * sizeof *args);
+            args[pods++] = path;
+        }
+    return pods;
+}
+
+static int check_pods(int n, char **args, json_t *all, struct tern_err *err)
+{
+    struct tern_layout *l = tern_layout_check_hyperpod(args, (size_t)n, err);
+
+    if (!l) {
+        json_array_append_new(all, unreadable(args[0], err));
+        return -1;
+    }
+    json_array_append_new(all,
+                          json_pack("{so si si so}", "layout", tern_json_text(l->path), "errors",
+                                    (int)l->n_errors, "warnings", (int)count(l, /* error= */ false),
+                                    "findings", findings(l)));
+    if (!as_json)
+        cluster_print_notes(l, /* variables= */ true);
+    int rc = cluster_count_errors(l, err);
+    tern_layout_free(l);
+    return rc;
+}
+
 static int run_check(int n, char **args, struct tern_err *err)
 {
     struct tern_err last = {0};
     json_t *all = json_array();
-    int rc = 0;
+    int rc = 0, pods = gather_pods(n, args);
 
-    for (int i = 0; i < n; i++) {
-        if (check(args[i], all, err) == 0)
+    for (int i = 0; i < n; i += i == 0 && pods ? pods : 1) {
+        if ((i == 0 && pods ? check_pods(pods, args, all, err) : check(args[i], all, err)) == 0)
             continue;
         if (rc < 0 && !as_json)
             tern_error("%s", last.text);
@@ -252,15 +286,19 @@ static int run_check(int n, char **args, struct tern_err *err)
     "the rules between keys. Also reads the .tern.yaml beside it where there is one. Prints "      \
     "FILE:LINE: SEVERITY: ID: TEXT for each finding, and then the nodes with their price and the " \
     "vCPU quota. `tern help checks` has the rules. An instance type that is not in the catalogue " \
-    "is a warning. Exit status 2 when there is an error; warnings alone are no failure."
+    "is a warning. Files that end in .json are HyperPod's: cluster-config.json, "                  \
+    "provisioning_parameters.json, and the file system as `aws fsx describe-file-systems` prints " \
+    "it; their groups, counts, scripts, partitions and ids must agree. Exit status 2 when there "  \
+    "is an error; warnings alone are no failure."
 
 const struct tern_cmd check_cmd = {
     .name = "check",
-    .args = "LAYOUT...",
-    .summary = "name every mistake in a cluster.yaml",
+    .args = "FILE...",
+    .summary = "name every mistake in a cluster.yaml, or in HyperPod's files",
     .about = ABOUT,
     .examples = "  tern cluster check cluster-templates/trn1-4/cluster.yaml\n"
-                "  tern cluster check cluster.yaml --vars outputs.json --json\n",
+                "  tern cluster check cluster.yaml --vars outputs.json --json\n"
+                "  tern cluster check cluster-config.json provisioning_parameters.json\n",
     .opts = check_opts,
     .args_min = 1,
     .args_max = -1,
@@ -269,7 +307,7 @@ const struct tern_cmd check_cmd = {
 
 const struct tern_cmd lint_cmd = {
     .name = "lint",
-    .args = "LAYOUT...",
+    .args = "FILE...",
     .summary = "the same as check",
     .about = ABOUT,
     .opts = check_opts,

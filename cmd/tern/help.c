@@ -113,11 +113,11 @@ static void put_findings(struct tern_page *page)
         put_rule(page, r, tern_doctor_severity_name(r->severity), "");
 }
 
-static void put_layout_rules(struct tern_page *page)
+static void put_layout_rules(struct tern_page *page, const struct tern_rule *(*row)(size_t i))
 {
     const struct tern_rule *r;
 
-    for (size_t i = 0; (r = tern_layout_rule_row(i)); i++)
+    for (size_t i = 0; (r = row(i)); i++)
         put_rule(page, r, r->severity == TERN_RULES_ERROR ? "error" : "warning", "");
 }
 
@@ -142,7 +142,9 @@ static void insert(struct tern_page *page, const char *words)
     else if (strncmp(words, "findings", name) == 0)
         put_findings(page);
     else if (strncmp(words, "layout", name) == 0)
-        put_layout_rules(page);
+        put_layout_rules(page, tern_layout_rule_row);
+    else if (strncmp(words, "hyperpod", name) == 0)
+        put_layout_rules(page, tern_layout_hyperpod_rule);
 }
 
 void topic_print(FILE *to, const struct topic *t, int columns)

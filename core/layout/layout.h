@@ -140,8 +140,9 @@ struct tern_layout_storage {
     char *name, *mount_dir; /* "/fsx" */
     char *type;             /* "FsxLustre" */
     /* Of FsxLustreSettings; NULL and 0 where nothing is said. */
-    char *fsx_id; /* of one that is there already */
-    char *fsx_deployment;
+    char *fsx_id;                                        /* of one that is there already */
+    char *fsx_deployment, *fsx_medium, *fsx_compression; /* medium: SSD or HDD */
+    char *fsx_others;                         /* its other keys, with commas between, or NULL */
     int64_t fsx_capacity_gib, fsx_throughput; /* MB/s of each TiB */
     bool retained;                            /* DeletionPolicy: Retain */
 };
@@ -208,9 +209,17 @@ int tern_layout_usable(const struct tern_layout *l, struct tern_err *err);
 /* The second of the two alone. */
 int tern_layout_types_known(const struct tern_layout *l, struct tern_err *err);
 
-/* The rules between a layout's keys, for `tern help checks`; NULL after the last. */
+/* The rules between a layout's keys, for `tern help checks`; NULL after the last.  The same of
+ * HyperPod's files. */
 struct tern_rule;
 const struct tern_rule *tern_layout_rule_row(size_t i);
+const struct tern_rule *tern_layout_hyperpod_rule(size_t i);
+
+/* HyperPod's cluster-config.json, provisioning_parameters.json and what `aws fsx
+ * describe-file-systems` prints of their file system: any of the three, told by their keys, judged
+ * alone and beside each other.  A layout of findings alone; NULL with `err` only when a file cannot
+ * be read or is no JSON.  Free with tern_layout_free. */
+struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, struct tern_err *err);
 
 /* malloc'ed: the layout's name as AWS and Slurm take one: letters, digits and single hyphens, at
  * most 40, the first a letter. */

@@ -74,6 +74,23 @@ static char *mount_dir(const char *text)
     return dir;
 }
 
+/* Keys of FsxLustreSettings that the model does not have, malloc'ed; NULL: none. */
+static char *other_keys(const struct tern_yaml_node *fsx)
+{
+    static const char known[] =
+        ",FileSystemId,DeploymentType,StorageCapacity,PerUnitStorageThroughput,StorageType,"
+        "DataCompressionType,DeletionPolicy,";
+    struct tern_buf all = {0};
+
+    for (size_t i = 0; i < tern_layout_count_keys(fsx); i++) {
+        char *word = tern_strf(",%s,", tern_yaml_key(fsx, i));
+        if (!strstr(known, word))
+            tern_buf_printf(&all, "%s%s", all.len ? ", " : "", tern_yaml_key(fsx, i));
+        free(word);
+    }
+    return all.data;
+}
+
 static void read_storage(struct tern_layout *l, const struct tern_yaml_node *list)
 {
     size_t n = tern_layout_count(list);
@@ -91,6 +108,9 @@ static void read_storage(struct tern_layout *l, const struct tern_yaml_node *lis
             .type = text_of(m, "StorageType"),
             .fsx_id = text_of(fsx, "FileSystemId"),
             .fsx_deployment = text_of(fsx, "DeploymentType"),
+            .fsx_medium = text_of(fsx, "StorageType"),
+            .fsx_compression = text_of(fsx, "DataCompressionType"),
+            .fsx_others = other_keys(fsx),
             .fsx_capacity_gib = tern_layout_int(fsx, "StorageCapacity", 0),
             .fsx_throughput = tern_layout_int(fsx, "PerUnitStorageThroughput", 0),
             .retained = policy && strcmp(policy, "Retain") == 0};
@@ -247,6 +267,9 @@ void tern_layout_free(struct tern_layout *l)
         free(l->storage[i].type);
         free(l->storage[i].fsx_id);
         free(l->storage[i].fsx_deployment);
+        free(l->storage[i].fsx_medium);
+        free(l->storage[i].fsx_compression);
+        free(l->storage[i].fsx_others);
     }
     free_settings(&l->custom);
     free(l->queues);

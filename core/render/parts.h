@@ -47,5 +47,7 @@ int tern_render_list(const struct tern_render *r, struct tern_buf *to, struct te
 /* The forms. */
 int tern_render_slurm(struct tern_render *r, struct tern_err *err);
 int tern_render_pcluster(struct tern_render *r, struct tern_err *err);
+int tern_render_cfn(struct tern_render *r, struct tern_err *err);
+int tern_render_hyperpod(struct tern_render *r, struct tern_err *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tern_render_forms[] = "slurm, pcluster";
+const char tern_render_forms[] = "slurm, pcluster, cfn, hyperpod";
 
 static const struct {
     const char *name;
@@ -13,6 +13,8 @@ static const struct {
 } forms[] = {
     {"slurm", false, tern_render_slurm},
     {"pcluster", true, tern_render_pcluster},
+    {"cfn", true, tern_render_cfn},
+    {"hyperpod", false, tern_render_hyperpod},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 golden=$ROOT/tests/golden/render
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
-forms='pcluster'
+forms='pcluster cfn hyperpod'
 # FORM: its golden layout into folder FORM.
 render() { run tern cluster render "$golden/cluster.yaml" --to "$1" --vars "$golden/values.txt" -o "$1"; }
 
@@ -25,6 +25,7 @@ for form in $forms; do
         skip "shellcheck is not installed"
     fi
     rm -rf here; run tern cluster render "$template" --to "$form" -o here; status 0 "$form: values may be missing"
+    [ $form != cfn ] || continue # the values are what it makes
     out_has 'to fill in, with --vars FILE: ' "$form: they are listed"; out_has '${Bucket}'
     [ "$(grep -rl '^missing=.*Bucket' here)" ]; ok $? "$form: its programs know that"
     for program in create delete; do
@@ -72,6 +73,43 @@ run tern cluster render "$template" --to pcluster --vars fs.json -o fs; status 0
 grep -A1 FsxLustreSettings fs/cluster.yaml | grep -q 'FileSystemId: fs-0123456789abcdef0'; ok $? 'the file system of the stack is used instead of a new one'
 has fs/cluster.yaml "- 's3://b/deb/'" 'TernPackage is what nodes install'
 printf 'NAME\n' >bad.txt; run tern cluster render "$template" --vars bad.txt; status 2; err_has 'bad.txt:1: is no line NAME=value'
+
+# ---- CloudFormation: what EFA and nodes of several network cards need
+python3 - <<'P'
+import json
+r = json.load(open("cfn/stack.json"))["Resources"]
+group = {"Fn::GetAtt": ["SecurityGroup", "GroupId"]}
+for kind, other in (("Ingress", "Source"), ("Egress", "Destination")):
+    rules = [x["Properties"] for x in r.values() if x["Type"] == "AWS::EC2::SecurityGroup" + kind]
+    assert [p for p in rules if p["GroupId"] == group and p[other + "SecurityGroupId"] == group and p["IpProtocol"] == "-1"], kind
+assert r["PrivateSubnet"]["Properties"]["MapPublicIpOnLaunch"] is False
+assert r["PrivateSubnet"]["Properties"]["AvailabilityZone"] == r["PublicSubnet"]["Properties"]["AvailabilityZone"]
+assert r["PrivateRoute"]["Properties"]["NatGatewayId"] == {"Ref": "NatGateway"}
+assert r["NatGateway"]["Properties"]["SubnetId"] == {"Ref": "PublicSubnet"}
+assert r["FileSystem"]["Properties"]["StorageCapacity"] == 2400
+assert r["FileSystem"]["Properties"]["LustreConfiguration"] == {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
+assert r["Bucket"]["DeletionPolicy"] == "Retain"
+P
+ok $? 'cfn: all traffic inside the group in both directions, a private subnet behind NAT, the layout'"'"'s file system'
+sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}/; /StorageCapacity/d; /DeploymentType/d' "$template" >there.yaml
+run tern cluster render there.yaml --to cfn -o there; status 0; ! grep -q AWS::FSx there/stack.json; ok $? 'cfn: a file system that is there is not made again'
+sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: "${FileSystemId}"}/; /StorageCapacity/d; /DeploymentType/d' "$template" >made.yaml
+run tern cluster render made.yaml --to cfn -o made; status 0; has made/stack.json '"SCRATCH_2"' 'cfn: one whose id shall be the stack'"'"'s is made'
+sed 's/DeploymentType: .*/&\n      ImportPath: s3:\/\/b\/p/' "$template" >import.yaml
+run tern cluster render import.yaml --to cfn -o import; status 0; out_has 'the stack does not have ImportPath of FsxLustreSettings'
+# What it prints is a file for --vars.
+printf '{"Stacks": [{"Outputs": [{"OutputKey": "Bucket", "OutputValue": "b"}, {"OutputKey": "FileSystemId", "OutputValue": "fs-0123456789abcdef0"}]}]}' >outputs.json
+run tern cluster render made.yaml --to pcluster --vars outputs.json -o from; status 0; ! grep -q 'to fill in' out; ok $? 'cfn: its outputs fill a layout'
+
+# ---- HyperPod: one of the two files is of the other
+run tern cluster check hyperpod/cluster-config.json hyperpod/lifecycle/provisioning_parameters.json; status 0 'hyperpod: tern finds nothing in what it renders'
+[ ! -s err ]; ok $? 'hyperpod: nor anything to warn of' || cat err
+sed 's/MinCount: 4/MinCount: 0/' "$template" >dynamic.yaml
+run tern cluster render dynamic.yaml --to hyperpod; status 2 'hyperpod: a queue of dynamic nodes alone is refused'; err_has 'dynamic.yaml:26: trn1 has no static nodes'
+sed 's/trn1.32xlarge/trn1.2xlarge/; s/MaxCount: 4/MaxCount: 1/; s/MinCount: 4/MinCount: 1/; /Efa/,+1d' "$template" >small.yaml
+run tern cluster render small.yaml --to hyperpod; status 2; err_has 'HyperPod has no ml.trn1.2xlarge'
+sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}/; /StorageCapacity/d; /DeploymentType/d' "$template" >there.yaml
+run tern cluster render there.yaml --to hyperpod -o there2; has there2/lifecycle/provisioning_parameters.json '"fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"' 'hyperpod: the host of a file system is made of its id'
 
 # ---- releases of Slurm
 run tern cluster render "$template" --slurm 24.11; status 0; out_has '# For Slurm 24.11.'; out_has '######## topology.conf'

@@ -45,4 +45,39 @@ on srun -N4 /tmp/system/usr/bin/tern --version; status 0 "pcluster: a job runs i
 is "$(sort -u out; wc -l <out)" "tern $version
 4" "pcluster: each node has its own"
 has slurm/etc/plugstack.conf 'include /etc/slurm/plugstack.conf.d/*.conf' "pcluster: Slurm takes its plugin"
+
+# ---- HyperPod: its lifecycle script finds out what each node is
+cat >bin/mount <<'S'
+#!/bin/bash
+echo "mount $*" >>/tmp/calls
+[ -e /tmp/mounted ] || { touch /tmp/mounted; exit 1; } # the network comes up late
+S
+printf '#!/bin/bash\nexit 1\n' >bin/mountpoint
+printf '#!/bin/bash\necho "systemctl $*" >>/tmp/calls\n' >bin/systemctl
+printf '#!/bin/bash\n' >bin/sleep
+chmod +x bin/*
+printf '{"Bucket": "b", "TernPackage": "s3://b/tern-%s.deb", "ExecutionRoleArn": "arn:aws:iam::123456789012:role/r", "SecurityGroup": "sg-1", "FileSystemDnsName": "fs-01234567.fsx.us-west-2.amazonaws.com", "FileSystemMountName": "abc"}' "$version" >values.json
+run tern cluster render "$LAYOUT" --to hyperpod --vars values.json -o h; status 0 "hyperpod: rendered"
+address() { tern cluster exec ${1:+--node "$1"} $CLUSTER -- hostname -I | tr -d ' \n'; }
+head=$(address)
+printf '{"InstanceGroups": [{"Name": "controller", "Instances": [{"CustomerIpAddress": "%s"}]}, {"Name": "trn1-trn1", "Instances": [{"CustomerIpAddress": "%s"}, {"CustomerIpAddress": "%s"}]}]}' \
+    "$head" "$(address trn1-st-trn1-1)" "$(address trn1-st-trn1-2)" >resources.json
+echo "SlurmctldHost=head($head)" >slurm/etc/slurm.conf
+created() { node "$1" none SYSTEM_ROOT=/tmp/system SAGEMAKER_RESOURCE_CONFIG_PATH="$WORK/resources.json" h/lifecycle/on_create.sh; }
+for n in head trn1-st-trn1-1; do
+    tern cluster exec $([ $n = head ] || echo --node $n) $CLUSTER -- sh -c 'rm -rf /tmp/system /tmp/calls; mkdir -p /tmp/system/etc; echo "old / ext4" >/tmp/system/etc/fstab'
+done
+created head; status 0 "hyperpod: the controller is set up" || cat err
+out_has ": controller; controller $head" "hyperpod: it knows its part"
+on cat /tmp/calls; has out 'systemctl enable --now slurmctld' "hyperpod: the controller starts slurmctld"
+created trn1-st-trn1-1; status 0 "hyperpod: a worker is set up" || cat err
+out_has ': compute; controller' "hyperpod: it knows its part"
+on_worker() { run tern cluster exec --node trn1-st-trn1-1 $CLUSTER -- "$@"; }
+on_worker cat /tmp/calls; has out 'systemctl enable --now slurmd' "hyperpod: the worker starts slurmd"
+is "$(grep -c 'mount -t lustre -o noatime,flock fs-01234567.fsx.us-west-2.amazonaws.com@tcp:/abc /fsx' out)" 2 "hyperpod: FSx is mounted at the second try"
+on_worker cat /tmp/system/etc/systemd/system/slurmd.service.d/tern.conf; has out "SLURMD_OPTIONS=--conf-server $head" "hyperpod: which asks the controller"
+on_worker /tmp/system/usr/bin/tern --version; is "$(cat out)" "tern $version" "hyperpod: tern is installed"
+created trn1-st-trn1-1; on_worker cat /tmp/system/etc/fstab; is "$(grep -c lustre out) $(head -n 1 out)" '1 old / ext4' "hyperpod: a second run adds nothing to fstab"
+created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of'
+: >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it"
 tap_done

@@ -8,9 +8,8 @@ say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
 [ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
 command -v pcluster >/dev/null || fail "pcluster is missing: pip install aws-parallelcluster"
-if ! pcluster describe-cluster --region "$region" --cluster-name "$name" >/dev/null 2>&1; then
-    say "$name is not there"
-    exit 0
+if ! said=$(pcluster describe-cluster --region "$region" --cluster-name "$name" 2>&1); then
+    case $said in *"does not exist"*) say "$name is not there"; exit 0 ;; *) fail "$said" ;; esac
 fi
 pcluster delete-cluster --region "$region" --cluster-name "$name"
 aws cloudformation wait stack-delete-complete --region "$region" --stack-name "$name" ||

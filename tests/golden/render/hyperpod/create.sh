@@ -1,0 +1,44 @@
+#!/bin/bash
+# Make the cluster: create.sh [PACKAGE].  Puts the lifecycle scripts, and PACKAGE (made by `make deb` or
+# `make dist`), into the bucket, then asks HyperPod, and waits until the nodes are in service.  It may
+# run again: a cluster that is there is only waited for.  delete.sh takes it away.
+set -euo pipefail
+name=render
+region=us-west-2
+bucket=tern-bucket
+package=s3://tern-bucket/tern-0.4.0.deb
+missing=''
+say() { echo "${0##*/}: $*" >&2; }
+fail() { say "$*"; exit 1; }
+[ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -le 1 ] || fail "one package, or none: create.sh [PACKAGE]"
+command -v aws >/dev/null || fail "aws is missing: pip install awscli"
+if [ $# = 1 ]; then
+    [ -f "$1" ] || fail "$1: no such file"
+    case $package in */) package=$package${1##*/} ;; esac
+    aws s3 cp --region "$region" --only-show-errors "$1" "$package"
+fi
+aws s3 ls --region "$region" "$package" >/dev/null ||
+    fail "$package is not there. Make it with 'make deb', and name it: create.sh build/dist/tern_VERSION.deb"
+aws s3 cp --region "$region" --only-show-errors --recursive "$here/lifecycle" "s3://$bucket/$name/lifecycle"
+state() { # of the cluster; none: there is none
+    local said
+    if said=$(aws sagemaker describe-cluster --region "$region" --cluster-name "$name" --query ClusterStatus --output text 2>&1); then
+        echo "$said"
+    else
+        case $said in *ResourceNotFound*) echo none ;; *) say "$said"; echo unknown ;; esac
+    fi
+}
+now=$(state)
+[ "$now" != none ] ||
+    aws sagemaker create-cluster --region "$region" --cli-input-json "file://$here/cluster-config.json"
+while :; do
+    now=$(state)
+    case $now in
+    InService) break ;;
+    Creating | Updating | SystemUpdating | RollingBack) sleep 30 ;;
+    *) fail "$name is $now. See: aws sagemaker describe-cluster --region $region --cluster-name $name" ;;
+    esac
+done
+say "$name is in service: on its controller, tern cluster doctor"

@@ -2,6 +2,7 @@
 #include "cmd/cluster/doctor.h"
 #include "cmd/cluster/layout.h"
 #include "cmd/cluster/smoke.h"
+#include "cmd/cluster/trouble.h"
 #include "cmd/cmd.h"
 
 #include "core/base/fs.h"
@@ -421,16 +422,17 @@ static const struct tern_cmd node_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &check_cmd, &lint_cmd, &render_cmd, &up_cmd,     &status_cmd, &exec_cmd,
-        &node_cmd,  &down_cmd, &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
+        &check_cmd, &lint_cmd, &render_cmd, &up_cmd,   &status_cmd, &exec_cmd,  &node_cmd,
+        &break_cmd, &mend_cmd, &down_cmd,   &list_cmd, &doctor_cmd, &smoke_cmd, NULL,
     };
     static const struct tern_cmd cmd = {
         .name = "cluster",
         .summary = "check and render layouts, run them as a virtual cluster",
         .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it "
                  "holds settings for tern alone: 'gres: {neuron: false}' leaves the Neuron devices "
-                 "out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, and 'topology: "
-                 "{leaf: N}' puts N nodes of a compute resource under one switch.",
+                 "out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, 'virtual: "
+                 "{tmp_mib: N}' limits a virtual node's /tmp, and 'topology: {leaf: N}' puts N "
+                 "nodes of a compute resource under one switch.",
         .verbs = verbs,
     };
 

@@ -180,6 +180,8 @@ struct tern_layout {
     /* The sidecar (cluster.tern.yaml for cluster.yaml); defaults hold when there is none. */
     bool gres;           /* gres.neuron: Trainium devices as Slurm resources; default true */
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
+    int virtual_tmp_mib; /* virtual.tmp_mib: room of a node's /tmp; 0: that of this machine's disk
+                          */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
 
     struct tern_layout_vars *vars; /* NULL: no file of variables was given */

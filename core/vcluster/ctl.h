@@ -13,12 +13,15 @@ enum tern_vcluster_ctl_op {
                               * first process */
     TERN_VCLUSTER_CTL_OFF,
     TERN_VCLUSTER_CTL_ON,
+    TERN_VCLUSTER_CTL_BREAK,
+    TERN_VCLUSTER_CTL_MEND,
 };
 
 struct tern_vcluster_ctl_request {
-    uint32_t size; /* of this struct: other versions of tern are refused by it */
-    uint32_t op;   /* enum tern_vcluster_ctl_op */
-    char node[80]; /* "": the head */
+    uint32_t size;    /* of this struct: other versions of tern are refused by it */
+    uint32_t op;      /* enum tern_vcluster_ctl_op */
+    char node[80];    /* "": the head */
+    uint32_t trouble; /* enum tern_vcluster_trouble, of a break */
 };
 
 struct tern_vcluster_ctl_answer {
@@ -27,7 +30,8 @@ struct tern_vcluster_ctl_answer {
     uint32_t mode; /* enum tern_vcluster_mode */
     uint32_t user_namespace;
     uint32_t n_nodes;
-    char text[400]; /* the reason, when `code` is not 0 */
+    uint32_t trouble; /* that a mend ended */
+    char text[400];   /* the reason, when `code` is not 0 */
 };
 
 /* A listening socket in folder `dir`. */

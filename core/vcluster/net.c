@@ -271,3 +271,34 @@ int tern_vcluster_net_setup_node(int i, struct tern_err *err)
     close(fd);
     return rc;
 }
+
+/* A frame for a MAC that no device has is dropped without a word, as by a cable that is cut: no
+ * error reaches the sender. */
+static int reach(const char *device, uint32_t address, int side, int i, bool right,
+                 struct tern_err *err)
+{
+    int fd = open_netlink(err), rc = -1;
+    uint8_t mac[6];
+
+    if (fd < 0)
+        return -1;
+    mac_of(mac, right ? side : 0xff, i);
+    rc = add_neighbour(fd, (int)if_nametoindex(device), address, mac);
+    if (rc < 0)
+        tern_err_sys(err, "node %d: cannot change its network link", i);
+    close(fd);
+    return rc;
+}
+
+int tern_vcluster_net_reach_node(int i, bool right, struct tern_err *err)
+{
+    char name[IF_NAMESIZE];
+
+    snprintf(name, sizeof name, "v%d", i);
+    return reach(name, FIRST + (uint32_t)i, /* side= */ 1, i, right, err);
+}
+
+int tern_vcluster_net_reach_head(int i, bool right, struct tern_err *err)
+{
+    return reach("eth0", HEAD, /* side= */ 0, i, right, err);
+}

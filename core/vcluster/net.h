@@ -7,6 +7,7 @@
 #ifndef TERN_VCLUSTER_NET_H
 #define TERN_VCLUSTER_NET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -22,6 +23,10 @@ int tern_vcluster_net_setup_head(struct tern_err *err);
 /* In the head's namespace: the pair for node `i`, whose first process is `pid`, and the route to
  * it.  The pair vanishes with the node's namespace. */
 int tern_vcluster_net_link_node(int i, pid_t pid, struct tern_err *err);
+/* In the head's namespace: messages to node `i` are lost (reach = false), or arrive again.  In the
+ * node's, of its messages to the head and so to all others. */
+int tern_vcluster_net_reach_node(int i, bool reach, struct tern_err *err);
+int tern_vcluster_net_reach_head(int i, bool reach, struct tern_err *err);
 /* In the node's namespace, after tern_vcluster_net_link_node: addresses and routes of eth0. */
 int tern_vcluster_net_setup_node(int i, struct tern_err *err);
 

@@ -145,7 +145,8 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
         tern_err_sys(&err, "%s: cannot set its host name", name);
         goto failed;
     }
-    if (tern_vcluster_rootfs_mount_node(name, p->share, p->nodes[i].chips, &err) < 0)
+    if (tern_vcluster_rootfs_mount_node(name, p->share, p->nodes[i].chips,
+                                        p->layout->virtual_tmp_mib, &err) < 0)
         goto failed;
     munged = tern_vcluster_node_start_munged(p, TERN_VCLUSTER_ROOT_MUNGE, log, &err);
     if (munged < 0)
@@ -168,6 +169,14 @@ failed:
     _exit(1);
 }
 
+int tern_vcluster_node_start_plain(struct tern_vcluster_plan *p, size_t i, struct tern_err *err)
+{
+    char *const argv[] = {p->slurmd, "-D", "-N", p->nodes[i].name, NULL};
+
+    p->nodes[i].pid = tern_vcluster_node_spawn(p, argv, err);
+    return p->nodes[i].pid < 0 ? -1 : 0;
+}
+
 pid_t tern_vcluster_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
                                struct tern_err *err)
 {
@@ -187,4 +196,93 @@ pid_t tern_vcluster_node_start(const struct tern_vcluster_plan *p, size_t i, int
             close(fd);
     node_main(p, i, go, trouble);
     _exit(1);
+}
+
+/* ------------------------------------------------------------------ power */
+
+/* What a power cut ends is mended by it; a capacity that is lost stays lost. */
+void tern_vcluster_node_is_off(struct tern_vcluster_plan_node *n)
+{
+    n->pid = 0;
+    if (n->trouble != TERN_VCLUSTER_NO_CAPACITY && n->trouble != TERN_VCLUSTER_SPOT_RECLAIM &&
+        n->trouble != TERN_VCLUSTER_KILL)
+        n->trouble = TERN_VCLUSTER_WELL;
+    if (n->brake > 0) {
+        kill(n->brake, SIGKILL);
+        waitpid(n->brake, NULL, 0);
+        n->brake = 0;
+    }
+}
+
+int tern_vcluster_node_power_off(struct tern_vcluster_plan *p, size_t i, struct tern_err *err)
+{
+    struct tern_vcluster_plan_node *n = &p->nodes[i];
+
+    if (!n->pid)
+        return tern_err_set(err, TERN_USAGE, "%s is off already.", n->name);
+    kill(n->pid, SIGKILL);
+    waitpid(n->pid, NULL, 0);
+    tern_vcluster_node_is_off(n);
+    return 0;
+}
+
+/* The words of EC2's error, as ParallelCluster writes them into the node's Reason. */
+static int no_capacity(const struct tern_vcluster_plan_node *n, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_TEMPFAIL,
+                        "%s: (Code:InsufficientInstanceCapacity) there is no capacity for it, "
+                        "until `tern cluster mend %s`",
+                        n->name, n->name);
+}
+
+/* In namespaces of its own.  Its pid, or -1. */
+static pid_t boot(const struct tern_vcluster_plan *p, size_t i, struct tern_err *err)
+{
+    int go[2] = {-1, -1}, trouble[2] = {-1, -1}, rc = -1;
+    pid_t pid = -1;
+    char text[900];
+
+    if (pipe2(go, O_CLOEXEC) < 0 || pipe2(trouble, O_CLOEXEC) < 0) {
+        tern_err_sys(err, "cannot make a pipe");
+    } else {
+        pid = tern_vcluster_node_start(p, i, go[0], trouble[1], err);
+        rc = pid < 0 ? -1 : tern_vcluster_net_link_node((int)i + 1, pid, err);
+    }
+    for (int k = 0; k < 2 && go[k] >= 0; k++)
+        close(go[k]);
+    if (trouble[1] >= 0)
+        close(trouble[1]);
+    ssize_t len = rc < 0 ? 0 : read(trouble[0], text, sizeof text - 1);
+    if (trouble[0] >= 0)
+        close(trouble[0]);
+    if (len > 0) {
+        text[len] = '\0';
+        rc = tern_err_set(err, TERN_FAILED, "%s", text);
+    }
+    if (rc < 0 && pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return rc < 0 ? -1 : pid;
+}
+
+int tern_vcluster_node_power_on(struct tern_vcluster_plan *p, size_t i, struct tern_err *err)
+{
+    struct tern_vcluster_plan_node *n = &p->nodes[i];
+
+    if (n->pid)
+        return tern_err_set(err, TERN_USAGE, "%s is on already.", n->name);
+    if (n->trouble == TERN_VCLUSTER_NO_CAPACITY || n->trouble == TERN_VCLUSTER_SPOT_RECLAIM)
+        return no_capacity(n, err);
+    if (p->mode == TERN_VCLUSTER_PLAIN) {
+        if (tern_vcluster_node_start_plain(p, i, err) < 0)
+            return -1;
+    } else {
+        pid_t pid = boot(p, i, err);
+        if (pid < 0)
+            return -1;
+        n->pid = pid;
+    }
+    n->trouble = TERN_VCLUSTER_WELL;
+    return 0;
 }

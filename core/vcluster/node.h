@@ -24,6 +24,16 @@ pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const 
 pid_t tern_vcluster_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
                                struct tern_err *err);
 
+/* In plain mode: slurmd of node `i`. */
+int tern_vcluster_node_start_plain(struct tern_vcluster_plan *p, size_t i, struct tern_err *err);
+
+/* A running cluster's node `i`: its power is cut, or it boots.  TERN_USAGE when it is off, or on,
+ * already; TERN_TEMPFAIL with EC2's code when there is no capacity for it. */
+int tern_vcluster_node_power_off(struct tern_vcluster_plan *p, size_t i, struct tern_err *err);
+int tern_vcluster_node_power_on(struct tern_vcluster_plan *p, size_t i, struct tern_err *err);
+/* Its first process has ended. */
+void tern_vcluster_node_is_off(struct tern_vcluster_plan_node *n);
+
 /* A fork into the namespaces of `flags` (clone(2)); as fork(2). */
 pid_t tern_vcluster_node_clone(int flags);
 

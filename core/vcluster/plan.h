@@ -10,6 +10,8 @@ struct tern_vcluster_plan_node {
     char name[80]; /* two names of 25, "-st-", and a number */
     int chips;     /* Neuron devices */
     pid_t pid;     /* its init (plain: its slurmd), as the supervisor sees it; 0: off */
+    enum tern_vcluster_trouble trouble;
+    pid_t brake; /* of a slow node: the process that holds it up, or 0 */
 };
 
 struct tern_vcluster_plan {

@@ -7,12 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -332,12 +334,21 @@ static int mount_dev(int n_neuron, struct tern_err *err)
     return rc;
 }
 
+static int mount_tmp(const char *name, int tmp_mib, struct tern_err *err)
+{
+    char size[40], *own = tern_strf("%s/nodes/%s/tmp", TERN_VCLUSTER_ROOT_STATE, name);
+
+    snprintf(size, sizeof size, "mode=1777,size=%dm", tmp_mib);
+    int rc = tmp_mib ? mount_new("tmpfs", "/tmp", size, err) : bind(own, "/tmp", err);
+    free(own);
+    return rc;
+}
+
 int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_devices,
-                                    struct tern_err *err)
+                                    int tmp_mib, struct tern_err *err)
 {
     static const char *const hidden[] = {"/tmp", "/run", "/dev/shm", NULL};
     struct kept k = {0};
-    char *tmp = tern_strf("%s/nodes/%s/tmp", TERN_VCLUSTER_ROOT_STATE, name);
     int state = open(TERN_VCLUSTER_ROOT_STATE, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct tern_err ignored;
     int rc = -1;
@@ -348,7 +359,7 @@ int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_
     }
     umask(0);
     if (mount_proc_sys("", err) < 0 || keep(&k, share, hidden, err) < 0 ||
-        mount_dev(n_devices, err) < 0 || bind(tmp, "/tmp", err) < 0 ||
+        mount_dev(n_devices, err) < 0 || mount_tmp(name, tmp_mib, err) < 0 ||
         mount_new("tmpfs", "/run", "mode=755", err) < 0)
         goto out;
     /* The symbols of the host's kernel are no node's, and libfabric reads all of them (10 MB, 60
@@ -368,8 +379,70 @@ int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_
     umask(022);
     rc = 0;
 out:
-    free(tmp);
     if (state >= 0)
         close(state);
     return rc;
+}
+
+/* ------------------------------------------------------------------ trouble of a node */
+
+/* The flags of a mount that a user namespace may not take off. */
+static unsigned long locked_flags(const char *at)
+{
+    static const struct {
+        unsigned long stat, mount;
+    } flags[] = {{ST_NOSUID, MS_NOSUID},         {ST_NODEV, MS_NODEV},
+                 {ST_NOEXEC, MS_NOEXEC},         {ST_NOATIME, MS_NOATIME},
+                 {ST_NODIRATIME, MS_NODIRATIME}, {ST_RELATIME, MS_RELATIME}};
+    struct statvfs st;
+    unsigned long all = 0;
+
+    if (statvfs(at, &st) == 0)
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+            all |= st.f_flag & flags[i].stat ? flags[i].mount : 0;
+    return all;
+}
+
+/* A second mount over the first, which may have files that are open for writing: that one cannot
+ * be made read-only. */
+static int set_read_only(const char *at, bool read_only, struct tern_err *err)
+{
+    if (!read_only)
+        return umount2(at, MNT_DETACH) < 0 ? tern_err_sys(err, "cannot unmount %s", at) : 0;
+    if (bind(at, at, err) < 0)
+        return -1;
+    if (mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | locked_flags(at), NULL) == 0)
+        return 0;
+    tern_err_sys(err, "cannot make %s read-only", at);
+    umount2(at, MNT_DETACH);
+    return -1;
+}
+
+int tern_vcluster_rootfs_set_read_only(const struct tern_layout *l, bool read_only,
+                                       struct tern_err *err)
+{
+    int rc = set_read_only("/tmp", read_only, err);
+
+    for (size_t i = 0; rc == 0 && i < l->n_storage; i++)
+        if (strcmp(l->storage[i].mount_dir, "/home") != 0)
+            rc = set_read_only(l->storage[i].mount_dir, read_only, err);
+    return rc;
+}
+
+int tern_vcluster_rootfs_fill_tmp(int tmp_mib, bool full, struct tern_err *err)
+{
+    struct statvfs st;
+    char size[40];
+
+    if (statvfs("/tmp", &st) < 0)
+        return tern_err_sys(err, "/tmp: cannot look at it");
+    const uint64_t used = (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize;
+    /* At least a block: 0 would be no limit at all. */
+    snprintf(size, sizeof size, "size=%" PRIu64,
+             !full  ? (uint64_t)tmp_mib << 20
+             : used ? used
+                    : (uint64_t)st.f_frsize);
+    if (mount(NULL, "/tmp", NULL, MS_REMOUNT | MS_NOSUID, size) < 0)
+        return tern_err_sys(err, "cannot change the size of /tmp");
+    return 0;
 }

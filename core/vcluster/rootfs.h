@@ -6,6 +6,8 @@
 #include "core/base/err.h"
 #include "core/layout/layout.h"
 
+#include <stdbool.h>
+
 /* The cluster's folder, in every namespace of the cluster: a path without blanks. */
 #define TERN_VCLUSTER_ROOT_STATE "/run/tern"
 /* Where Slurm's clients look last: the configuration's place where this machine has no /etc/slurm
@@ -20,8 +22,16 @@ int tern_vcluster_rootfs_mount_head(const char *dir, const struct tern_layout *l
                                     char *const *share, struct tern_err *err);
 
 /* A node's own mounts, in a copy of the head's mount namespace.  `n_devices` plain files
- * /dev/neuron0... stand for its Neuron devices. */
+ * /dev/neuron0... stand for its Neuron devices.  Its /tmp is a folder of the cluster's; with
+ * `tmp_mib` it is in memory, and has so much room. */
 int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_devices,
-                                    struct tern_err *err);
+                                    int tmp_mib, struct tern_err *err);
+
+/* In a node's mount namespace: /tmp and the layout's shared storage cannot be written to, or can be
+ * again.  What is open stays as it was. */
+int tern_vcluster_rootfs_set_read_only(const struct tern_layout *l, bool read_only,
+                                       struct tern_err *err);
+/* /tmp of a limited size has no room (full), or `tmp_mib` again. */
+int tern_vcluster_rootfs_fill_tmp(int tmp_mib, bool full, struct tern_err *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
 #include "core/vcluster/rootfs.h"
+#include "core/vcluster/trouble.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -183,21 +184,12 @@ static int start_nodes(struct super *s, int go, int trouble, struct tern_err *er
     return 0;
 }
 
-static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
-{
-    struct tern_vcluster_plan *p = s->plan;
-    char *const argv[] = {p->slurmd, "-D", "-N", p->nodes[i].name, NULL};
-
-    p->nodes[i].pid = tern_vcluster_node_spawn(p, argv, err);
-    return p->nodes[i].pid < 0 ? -1 : 0;
-}
-
 static int start_plain(struct super *s, struct tern_err *err)
 {
     if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->plan->n_nodes; i++)
-        if (start_plain_node(s, i, err) < 0)
+        if (tern_vcluster_node_start_plain(s->plan, i, err) < 0)
             return -1;
     return 0;
 }
@@ -234,56 +226,6 @@ static ssize_t node_named(const struct tern_vcluster_plan *p, const char *name)
     return -1;
 }
 
-static int power_off(struct super *s, size_t i, struct tern_err *err)
-{
-    struct tern_vcluster_plan_node *n = &s->plan->nodes[i];
-
-    if (!n->pid)
-        return tern_err_set(err, TERN_USAGE, "%s is off already.", n->name);
-    kill(n->pid, SIGKILL);
-    waitpid(n->pid, NULL, 0);
-    n->pid = 0;
-    return 0;
-}
-
-static int power_on(struct super *s, size_t i, struct tern_err *err)
-{
-    struct tern_vcluster_plan_node *n = &s->plan->nodes[i];
-    int go[2], trouble[2];
-
-    if (n->pid)
-        return tern_err_set(err, TERN_USAGE, "%s is on already.", n->name);
-    if (plain(s))
-        return start_plain_node(s, i, err);
-    if (pipe2(go, O_CLOEXEC) < 0)
-        return tern_err_sys(err, "cannot make a pipe");
-    if (pipe2(trouble, O_CLOEXEC) < 0) {
-        tern_err_sys(err, "cannot make a pipe");
-        close(go[0]);
-        close(go[1]);
-        return -1;
-    }
-    pid_t pid = tern_vcluster_node_start(s->plan, i, go[0], trouble[1], err);
-    int rc = pid < 0 ? -1 : tern_vcluster_net_link_node((int)i + 1, pid, err);
-    close(go[0]);
-    close(go[1]);
-    close(trouble[1]);
-    char text[900];
-    ssize_t len = rc < 0 ? 0 : read(trouble[0], text, sizeof text - 1);
-    close(trouble[0]);
-    if (len > 0) {
-        text[len] = '\0';
-        rc = tern_err_set(err, TERN_FAILED, "%s", text);
-    }
-    if (rc == 0) {
-        n->pid = pid;
-    } else if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
-    return rc;
-}
-
 static int enter(const struct super *s, ssize_t node, int *folder, struct tern_err *err)
 {
     const struct tern_vcluster_plan_node *n = node < 0 ? NULL : &s->plan->nodes[node];
@@ -301,6 +243,25 @@ static int enter(const struct super *s, ssize_t node, int *folder, struct tern_e
                             n->name, n->name);
     *folder = tern_process_folder(n ? n->pid : 0);
     return *folder < 0 ? tern_err_sys(err, "cannot open the process") : 0;
+}
+
+static int change(struct super *s, const struct tern_vcluster_ctl_request *q, size_t node,
+                  struct tern_vcluster_ctl_answer *a, struct tern_err *err)
+{
+    switch (q->op) {
+    case TERN_VCLUSTER_CTL_OFF:
+        return tern_vcluster_node_power_off(s->plan, node, err);
+    case TERN_VCLUSTER_CTL_ON:
+        return tern_vcluster_node_power_on(s->plan, node, err);
+    case TERN_VCLUSTER_CTL_BREAK:
+        return tern_vcluster_trouble_begin(s->plan, node, (enum tern_vcluster_trouble)q->trouble,
+                                           err);
+    case TERN_VCLUSTER_CTL_MEND:
+        a->trouble = s->plan->nodes[node].trouble;
+        return tern_vcluster_trouble_end(s->plan, node, err);
+    default:
+        return tern_err_set(err, TERN_USAGE, "request %u is not known.", q->op);
+    }
 }
 
 static void serve(struct super *s)
@@ -323,10 +284,8 @@ static void serve(struct super *s)
         rc = enter(s, node, &folder, &err);
     else if (q.op != TERN_VCLUSTER_CTL_INFO && node < 0)
         rc = tern_err_set(&err, TERN_USAGE, "a request without a node.");
-    else if (q.op == TERN_VCLUSTER_CTL_OFF)
-        rc = power_off(s, (size_t)node, &err);
-    else if (q.op == TERN_VCLUSTER_CTL_ON)
-        rc = power_on(s, (size_t)node, &err);
+    else if (q.op != TERN_VCLUSTER_CTL_INFO)
+        rc = change(s, &q, (size_t)node, &a, &err);
     if (rc < 0) {
         a.code = err.code;
         snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
@@ -346,7 +305,7 @@ static void reap(struct super *s)
             tern_warn("%s ended (status %#x)", what, (unsigned)status);
         for (size_t i = 0; i < s->plan->n_nodes; i++) {
             if (pid == s->plan->nodes[i].pid) {
-                s->plan->nodes[i].pid = 0;
+                tern_vcluster_node_is_off(&s->plan->nodes[i]);
                 tern_warn("%s ended (status %#x)", s->plan->nodes[i].name, (unsigned)status);
             }
         }

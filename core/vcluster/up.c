@@ -376,6 +376,41 @@ int tern_vcluster_power(const char *name, const char *node, bool on, struct tern
     return rc;
 }
 
+static int ask_of_node(const char *name, struct tern_vcluster_ctl_request *q, const char *node,
+                       struct tern_vcluster_ctl_answer *a, struct tern_err *err)
+{
+    char *dir = tern_vcluster_plan_dir(name, err);
+
+    if (!dir)
+        return -1;
+    snprintf(q->node, sizeof q->node, "%s", node);
+    int rc = tern_vcluster_ctl_ask(dir, q, a, NULL, NULL, err);
+    free(dir);
+    return rc;
+}
+
+int tern_vcluster_break(const char *name, const char *node, enum tern_vcluster_trouble trouble,
+                        struct tern_err *err)
+{
+    struct tern_vcluster_ctl_request q = {
+        .size = sizeof q, .op = TERN_VCLUSTER_CTL_BREAK, .trouble = trouble};
+    struct tern_vcluster_ctl_answer a;
+
+    return ask_of_node(name, &q, node, &a, err);
+}
+
+int tern_vcluster_mend(const char *name, const char *node, enum tern_vcluster_trouble *ret_trouble,
+                       struct tern_err *err)
+{
+    struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_MEND};
+    struct tern_vcluster_ctl_answer a;
+
+    if (ask_of_node(name, &q, node, &a, err) < 0)
+        return -1;
+    *ret_trouble = (enum tern_vcluster_trouble)a.trouble;
+    return 0;
+}
+
 /* ------------------------------------------------------------------ list */
 
 static int look(const char *home, const char *name, struct tern_vcluster_info *info)

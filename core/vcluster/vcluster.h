@@ -79,6 +79,37 @@ const char *tern_vcluster_local_folder(void);
  * process. Only the cluster's owner may. */
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err);
 
+/* ------------------------------------------------------------------ trouble */
+
+/* What may befall a node; one at a time. */
+enum tern_vcluster_trouble {
+    TERN_VCLUSTER_WELL,
+    TERN_VCLUSTER_KILL,         /* a power cut */
+    TERN_VCLUSTER_FREEZE,       /* every process of the node is stopped */
+    TERN_VCLUSTER_SLOW,         /* they run a tenth of the time */
+    TERN_VCLUSTER_PARTITION,    /* no message reaches the node or leaves it; no error, either */
+    TERN_VCLUSTER_ONE_WAY,      /* it sends, and receives nothing */
+    TERN_VCLUSTER_READ_ONLY,    /* /tmp and the shared storage, as that node sees them */
+    TERN_VCLUSTER_DISK_FULL,    /* /tmp has no block left; needs a /tmp of limited size */
+    TERN_VCLUSTER_NO_CAPACITY,  /* once off, it cannot be had again */
+    TERN_VCLUSTER_SPOT_RECLAIM, /* a power cut, and it cannot be had again */
+    TERN_VCLUSTER_TROUBLES
+};
+
+/* "freeze"; NULL for a number that is none. */
+const char *tern_vcluster_trouble_word(enum tern_vcluster_trouble trouble);
+/* One line about it, for a help text. */
+const char *tern_vcluster_trouble_about(enum tern_vcluster_trouble trouble);
+
+/* Bring `trouble` upon `node`, until it is mended, loses its power, or the cluster ends.  A node
+ * that has one already, and in plain mode any but kill, is TERN_USAGE.  Only the cluster's owner
+ * may. */
+int tern_vcluster_break(const char *name, const char *node, enum tern_vcluster_trouble trouble,
+                        struct tern_err *err);
+/* Undo it.  *ret_trouble is what it was.  A node that is well is TERN_USAGE. */
+int tern_vcluster_mend(const char *name, const char *node, enum tern_vcluster_trouble *ret_trouble,
+                       struct tern_err *err);
+
 /* ------------------------------------------------------------------ looking */
 
 struct tern_vcluster_info {

@@ -140,8 +140,9 @@ cmp -s one.tds x.tds; ok $? "tasks build records with masks and without duplicat
 rm -f x.tds err.*; step=$((step + 1))
 tasks 3 --share-size 100K text.jsonl bad.jsonl
 is "$all" " 2 2 2" "all tasks fail where a share has a bad line"
-is "$(cat err.* | grep -c .)" 1 "one of the tasks says why" || cat err.*
-has <(cat err.*) 'bad.jsonl:' "the message names the file"
+# Several shares are bad: a task that finds one before it hears of another's says so, too.
+grep -q 'bad.jsonl:' err.*; ok $? "one of the tasks says why" || cat err.*
+! cat err.* | grep -qv 'bad.jsonl:'; ok $? "every message names the file" || cat err.*
 [ ! -e x.tds ]; ok $? "tasks that fail write no set"
 step=$((step + 1)); rm -f err.*
 tasks 3 --share-size 100K --skip-bad --invalid skip text.jsonl bad.jsonl

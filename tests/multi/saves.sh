@@ -40,8 +40,12 @@ L
 rm -rf ck-true ck-false checkpoints ledger
 
 # ---- memory that is not there
-(ulimit -v 4000000; run tern train run.yaml --set checkpoint.every=3; echo $rc >rc)
-is "$(cat rc)" 0 "a run has memory for its staging"
+if [ -n "${TERN_SANITIZE-}" ]; then
+    skip "memory that is not there: the sanitizer takes more addresses than that"
+else
+    (ulimit -v 4000000; run tern train run.yaml --set checkpoint.every=3; echo $rc >rc)
+    is "$(cat rc)" 0 "a run has memory for its staging"
+fi
 rm -rf checkpoints
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "writers that are held: the sanitizer wants to be loaded first"

@@ -1,0 +1,124 @@
+#!/bin/bash
+# tern cluster break and mend: each trouble of a node, as root and as an ordinary user.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/reach.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+sed 's/Count: 4/Count: 2/' "$LAYOUT" >cluster.yaml
+echo 'virtual: {tmp_mib: 16}' >cluster.tern.yaml
+LAYOUT=$WORK/cluster.yaml
+as=() who=root
+n=trn1-st-trn1-2
+tern_cluster() { "${as[@]}" tern cluster "$@"; }
+cluster_down() { tern_cluster down $CLUSTER >/dev/null 2>&1; }
+on_head() { run tern_cluster exec $CLUSTER -- "$@"; }
+at() { run tern_cluster exec -w $n $CLUSTER -- "$@"; } # on the node
+broken() { run tern_cluster break $n -c $CLUSTER --how "$1"; status 0 "$who: break --how $1"; }
+mended() { run tern_cluster mend $n -c $CLUSTER; status 0 "$who: mend after $1"; out_has "mended ($1)" "$who: mend names $1"; works "$1"; }
+reached() { [ "$(tern_cluster exec $CLUSTER -- timeout 10 srun -Q -N1 -w $n hostname 2>/dev/null)" = $n ]; }
+works() { until_true reached; ok $? "$who: after $1 the node works again" || tern_cluster status $CLUSTER; }
+port() { tern_cluster exec $CLUSTER -- timeout 2 bash -c "exec 3<>/dev/tcp/10.200.1.2/6818" 2>/dev/null; } # slurmd's
+
+troubles() {
+    tern_cluster up -n $CLUSTER "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
+    works up
+
+    broken freeze
+    state=$(tern_cluster exec $CLUSTER -- sh -c 'for p in /proc/[0-9]*; do grep -q "^Name:.slurmd" $p/status && awk "/^State/ {print \$2}" $p/status; done' | sort | tr -d '\n')
+    [ "$state" = ST ] || [ "$state" = TS ]; ok $? "$who: of a frozen node slurmd is stopped, and of the other it is not" || echo "# $state"
+    run tern_cluster break $n -c $CLUSTER --how slow; status 2 "$who: one trouble at a time"; one_line; err_has "$n is broken already (freeze)"
+    mended freeze
+
+    # What the node's own processes did in a second tells how much of it they ran.
+    at sh -c 'echo 0 >/tmp/steps; (i=0; while :; do i=$((i + 1)); echo $i >/tmp/steps; done) >/dev/null 2>&1 & echo $! >/tmp/pid'
+    broken slow
+    stopped=0; for _ in $(seq 60); do
+        tern_cluster exec -w $n $CLUSTER -- sh -c 'cat /proc/$(cat /tmp/pid)/stat' 2>/dev/null | grep -q ') T ' && stopped=$((stopped + 1)); [ $stopped = 3 ] && break
+    done
+    ok $((stopped < 3)) "$who: processes of a slow node are seen stopped again and again"
+    a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/steps)
+    goes_on() { [ "$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/steps)" != "$a" ]; }
+    until_true goes_on; ok $? "$who: and go on in between"
+    at sh -c 'kill $(cat /tmp/pid)'
+    mended slow
+
+    port; ok $? "$who: slurmd's port answers the head"
+    broken partition
+    ! port; ok $? "$who: nothing reaches a node behind a partition"
+    at timeout 2 bash -c 'exec 3<>/dev/tcp/10.200.0.1/6817'; [ $rc = 124 ]; ok $? "$who: and it reaches nothing; no error tells it" || cat err
+    mended partition
+    broken one-way
+    ! port; ok $? "$who: one-way: nothing reaches the node"
+    # A datagram needs no answer.
+    tern_cluster exec $CLUSTER -- timeout 20 python3 -c 'import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("10.200.0.1", 9999)); open("bound", "w").close(); print(s.recv(9).decode())' >heard 2>/dev/null &
+    until_true test -e bound
+    at bash -c 'for i in 1 2 3; do echo word >/dev/udp/10.200.0.1/9999; done'; wait $!
+    has heard word "$who: one-way: what it sends arrives"; rm -f bound
+    mended one-way
+
+    at sh -c 'echo kept >/tmp/kept; echo kept >/fsx/kept; exec 3>/tmp/open; echo $$ >/tmp/pid; (sleep 600; :) >/dev/null 2>&1 &'
+    broken read-only
+    at sh -c 'echo x >/tmp/new'; [ $rc != 0 ]; ok $? "$who: read-only: /tmp takes no new file"; err_has 'Read-only file system'
+    at sh -c 'echo x >/fsx/new'; [ $rc != 0 ]; ok $? "$who: read-only: the shared storage takes no new file"; err_has 'Read-only file system'
+    at cat /tmp/kept /fsx/kept; [ "$(cat out)" = "kept
+kept" ]; ok $? "$who: read-only: files can be read"
+    on_head sh -c 'echo x >/fsx/other'; status 0 "$who: read-only: others write to the shared storage"
+    mended read-only
+    at sh -c 'echo x >/tmp/new && echo x >/fsx/new'; status 0 "$who: both can be written again"
+
+    broken disk-full
+    at sh -c 'head -c 65536 /dev/zero >/tmp/more'; [ $rc != 0 ]; ok $? "$who: disk-full: no room"; err_has 'No space left on device'
+    at cat /tmp/kept; out_has kept "$who: disk-full: what was there stays"
+    mended disk-full
+    at sh -c 'head -c 1000000 /dev/zero >/tmp/more'; status 0 "$who: there is room again"
+    at sh -c 'head -c 20000000 /dev/zero >/tmp/more'; [ $rc != 0 ]; ok $? "$who: virtual.tmp_mib is the limit of /tmp"
+
+    broken kill
+    at true; status 2 "$who: a node that was killed is off"
+    mended kill
+    broken no-capacity
+    reached; ok $? "$who: no-capacity: a node that is on stays on"
+    run tern_cluster node $n -c $CLUSTER --power off; status 0
+    run tern_cluster node $n -c $CLUSTER --power on; status 75 "$who: no-capacity: once off, it cannot be had"; err_has '(Code:InsufficientInstanceCapacity)'
+    run tern_cluster mend $n -c $CLUSTER; status 0; run tern_cluster node $n -c $CLUSTER --power on; status 0 "$who: capacity is there again"; works no-capacity
+    broken spot-reclaim
+    run tern_cluster node $n -c $CLUSTER --power on; status 75 "$who: a reclaimed node cannot be started"
+    mended spot-reclaim
+
+    run tern_cluster mend $n -c $CLUSTER; status 2; one_line; err_has "$n is not broken"
+    run tern_cluster break $n -c $CLUSTER --how flood; status 2; one_line; err_has "'flood' is not one of: kill, freeze,"
+    run tern_cluster break nobody -c $CLUSTER; status 2; err_has "has no node 'nobody'"
+    broken slow; run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on
+    run tern_cluster break $n -c $CLUSTER --how partition; status 0 "$who: a power cut ends what befell the node"
+    run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on; works "a power cut during a partition"
+    broken slow; run tern_cluster down $CLUSTER; status 0 "$who: a broken cluster goes down"
+    ! ps ax -o comm | grep -q '^tern-brake$'; ok $? "$who: and nothing of it is left"
+}
+tap_cleanup=cluster_down
+troubles
+if [ "$(id -u)" = 0 ]; then
+    uid=65533
+    as=(setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user") who=user
+    chmod 755 "$WORK"; mkdir user; cp cluster.yaml cluster.tern.yaml user; chown -R $uid:$uid user; cd user || exit 1
+    root_path=$PATH; reach $uid; PATH=$REACH_BIN:$PATH
+    export TERN_CLUSTER_HOME=$WORK/user/clusters
+    LAYOUT=$WORK/user/cluster.yaml
+    if "${as[@]}" unshare -U true 2>/dev/null; then troubles; else skip "user: user namespaces are not allowed"; fi
+    cd .. && PATH=$root_path && export TERN_CLUSTER_HOME=$WORK/clusters && LAYOUT=$WORK/cluster.yaml
+else
+    skip "another user: this is not root"
+fi
+# ---- without a /tmp of limited size, and without namespaces
+as=() who=root
+rm cluster.tern.yaml
+tern_cluster up -n $CLUSTER "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
+run tern_cluster break $n -c $CLUSTER --how disk-full; status 2 "disk-full wants a limit"; one_line; err_has "'virtual: {tmp_mib: 256}'"
+run tern_cluster down $CLUSTER
+if tern_cluster up -n $CLUSTER --mode plain "$LAYOUT" >up 2>&1; then
+    run tern_cluster break $n -c $CLUSTER --how freeze; status 2 "plain mode has no freeze"; err_has 'in plain mode'
+    broken kill; run tern_cluster mend $n -c $CLUSTER; status 0 "plain mode: mend"
+    again() { tern_cluster status $CLUSTER | grep -q "$n idle"; }; until_true again; ok $? "plain mode: the node comes back"
+else
+    skip "plain mode: this Slurm runs one slurmd a machine"
+fi
+tap_done

@@ -37,6 +37,8 @@ static const struct topic topics[] = {
     {"token-set", "tds", NULL, "the format of a token set", topic_token_set, 5},
     {"ledger-files", "spool", NULL, "the ledger on disk: spools, run.db, ledger.db",
      topic_ledger_files, 5},
+    {"ledger-schema", "run.db", NULL, "tables and columns of run.db and ledger.db",
+     topic_ledger_schema, 5},
     {"log-files", NULL, NULL, "the format of a rank's log", topic_log_files, 5},
     {"flight-dump", NULL, NULL, "the format of a rank's dump of the flight recorder",
      topic_flight_dump, 5},

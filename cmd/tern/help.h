@@ -34,5 +34,6 @@ extern const char topic_env[], topic_fabric[], topic_faults[], topic_install[], 
     topic_environment[]; /* topics_node.c */
 extern const char topic_recipe[], topic_site[], topic_checkpoint[], topic_token_set[],
     topic_ledger_files[], topic_log_files[], topic_flight_dump[]; /* topics_files.c */
+extern const char topic_ledger_schema[];                          /* topics_schema.c */
 
 #endif

@@ -22,7 +22,7 @@ static const struct {
     {"checkpoint.dir/step-NNNNNNNN/", " ckpt train eval generate run ",
      "A checkpoint: see tern-checkpoint(5)."},
     {"LEDGER/ledger.db", " ledger metric run submit logs eval ",
-     "The catalogue of runs: see tern-ledger-files(5)."},
+     "The catalogue of runs: see tern-ledger-files(5) and tern-ledger-schema(5)."},
     {"LEDGER/runs/RUN/run.db, spool/", " ledger metric run train task eval ",
      "What one run recorded: see tern-ledger-files(5)."},
     {"LEDGER/runs/RUN/logs/ATTEMPT/RANK.log", " logs run task inside ",

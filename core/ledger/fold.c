@@ -295,13 +295,10 @@ static int rebuild_once(const char *ledger_dir, const char *run_id, const char *
     struct tern_ledger_db_stamp base;
     sqlite3 *old = NULL, *db = NULL;
     bool changed = false, gone = false;
-    struct tern_err why;
-    int rc = tern_ledger_db_open(path, tern_schema_run, &old, &base, &why);
+    int rc = tern_ledger_db_open(path, tern_schema_run, &old, &base, err);
 
-    if (rc < 0 && why.code == TERN_TEMPFAIL) {
-        *err = why;
+    if (rc < 0) /* of a newer tern, or not to be read now */
         return -1;
-    }
     if (old && tern_ledger_fold_gone(ledger_dir, run_id, old, &gone, err) < 0)
         rc = -1;
     else if (gone)

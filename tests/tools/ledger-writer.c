@@ -14,6 +14,7 @@
  *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
  *     WRITER_SETS=LIST    held-out sets, with commas between (default: general)
  *     WRITER_PHASES=1     phases of each step, its gradient's norm, the mix at each hundredth, too
+ *     WRITER_SYNC=1       each step is durable before it is acknowledged
  *     WRITER_RANKS=N      with WRITER_SPEED: N ranks (1 to 8), the last one slowest; stalls, too
  *     WRITER_EVENT=TEXT   an event (fault, error) at the end; WRITER_HEALTH=TEXT likewise a check
  */
@@ -199,7 +200,8 @@ int main(int argc, char **argv)
     if (speed)
         describe(s);
     for (int64_t i = from; i <= to; i++) {
-        if (step_at(s, i, speed ? seconds : NAN) == 0) {
+        if (step_at(s, i, speed ? seconds : NAN) == 0 &&
+            (!getenv("WRITER_SYNC") || check(tern_ledger_spool_sync(s, &err)) == 0)) {
             int n = snprintf(ack, sizeof ack, "%lld\n", (long long)i);
             if (write(1, ack, (size_t)n) != n)
                 return 3;

@@ -13,32 +13,39 @@
 #include <string.h>
 #include <unistd.h>
 
-int tern_ckpt_flush_plan(struct tern_ckpt_saving *s, const struct tern_ckpt_flush_options *o,
-                         struct tern_err *err)
+/* The node's copy, and which of its files this rank brings.  Without `parts`: its own shard, and on
+ * rank 0 the small files. */
+static int open_copy(struct tern_ckpt_saving *s, const unsigned char *parts, struct tern_err *err)
 {
-    char *path = tern_strf("%s/step-%08llu", o->from, (unsigned long long)o->step);
-    struct tern_err why;
-
-    s->from = tern_ckpt_local_open(path, &why);
-    free(path);
-    if (!s->from && o->parts) /* this node has nothing to bring, and rank 0's has the manifest */
-        return s->rank == 0 ? (*err = why, -1) : 0;
-    if (!s->from) {
-        *err = why;
+    s->from = tern_ckpt_local_open(s->from_path, err);
+    if (!s->from)
         return -1;
-    }
     const size_t n = tern_ckpt_parts(s->from);
     s->parts = tern_alloc(n, 1, "list of files", err);
     if (!s->parts)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        uint64_t bytes;
-        tern_ckpt_part(s->from, i, &bytes);
         const bool shard = i < s->from->n_shards;
-        s->parts[i] = o->parts ? o->parts[i] : shard ? i == (size_t)s->rank : s->rank == 0;
-        s->bytes += s->parts[i] ? bytes : 0;
+        s->parts[i] = parts ? parts[i] : shard ? i == (size_t)s->rank : s->rank == 0;
     }
     return 0;
+}
+
+int tern_ckpt_flush_plan(struct tern_ckpt_saving *s, const struct tern_ckpt_flush_options *o,
+                         struct tern_err *err)
+{
+    struct tern_err why;
+
+    s->from_path = tern_strf("%s/step-%08llu", o->from, (unsigned long long)o->step);
+    s->bytes = s->rank == 0 ? o->bytes : 0;
+    s->with_parts = o->parts;
+    if (!o->parts || open_copy(s, o->parts, &why) == 0)
+        return 0;
+    /* A node that has nothing to bring need not have the manifest, unless it is rank 0's. */
+    if (!s->from && s->rank != 0)
+        return 0;
+    *err = why;
+    return -1;
 }
 
 /* Where the bytes of a shard go, as they are read. */
@@ -87,14 +94,17 @@ static int copy_small(struct tern_ckpt_saving *s, const char *name, const char *
 int tern_ckpt_flush_write(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     const int64_t from = tern_clock_boot_ns();
+    int rc = s->from || s->with_parts ? 0 : open_copy(s, /* parts= */ NULL, err);
     const size_t n = s->from ? tern_ckpt_parts(s->from) : 0;
-    int rc = 0;
 
+    s->mine.bytes = 0;
+    s->mine.shards = s->from ? (uint32_t)s->from->n_shards : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         uint64_t bytes;
         const char *name = tern_ckpt_part(s->from, i, &bytes);
         if (!s->parts[i])
             continue;
+        s->mine.bytes += bytes;
         char *path = tern_fs_join(s->temp, name);
         rc = i < s->from->n_shards ? copy_shard(s, (unsigned)i, path, err)
                                    : copy_small(s, name, path, err);

@@ -37,6 +37,7 @@ bool tern_ckpt_local_is_marked(const char *path);
 struct tern_ckpt_flush_options {
     const char *from; /* the node's folder of the run; read on ranks that have parts */
     uint64_t step;
+    uint64_t bytes; /* of the checkpoint, so that a lack of room shows early; 0: not known */
     /* The files that this rank brings, each of one rank, by index (tern_ckpt_part),
      * [tern_ckpt_parts]; NULL: its own shard, and on rank 0 the small files. */
     const unsigned char *parts;

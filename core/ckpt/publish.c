@@ -90,8 +90,8 @@ static int write_manifest(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", s->temp, TERN_CKPT_MANIFEST), *text = NULL;
     size_t len = 0;
-    int rc = s->from ? tern_ckpt_flush_manifest(s, &text, &len, err)
-                     : make_manifest(s, &text, &len, err);
+    int rc = s->from_path ? tern_ckpt_flush_manifest(s, &text, &len, err)
+                          : make_manifest(s, &text, &len, err);
 
     if (rc == 0)
         rc = tern_ckpt_save_small(path, text, len, err);
@@ -105,7 +105,7 @@ static int write_manifest(struct tern_ckpt_saving *s, struct tern_err *err)
         return -1;
     /* Another process may have written there, as one of another host that shares no lease. */
     if (c->step != s->o.step || strcmp(c->digest, s->digest) != 0 ||
-        (!s->from && c->n_shards != (size_t)s->size))
+        (!s->from_path && c->n_shards != (size_t)s->size))
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: another manifest is read than was written",
                           s->temp);
     tern_ckpt_close(c);

@@ -218,7 +218,7 @@ static void *work(void *ctx)
         make_way();
     s->err = (struct tern_err){0};
     if (s->stage == TERN_CKPT_WRITES)
-        s->rc = s->from ? tern_ckpt_flush_write(s, &s->err) : tern_ckpt_save_write(s, &s->err);
+        s->rc = s->from_path ? tern_ckpt_flush_write(s, &s->err) : tern_ckpt_save_write(s, &s->err);
     else if (!s->leads)
         s->rc = 0;
     else
@@ -351,8 +351,7 @@ static int meet(struct tern_ckpt_saving *s, int rc, struct tern_err *err)
 {
     s->mine = (struct tern_ckpt_report){.step = s->o.step,
                                         .node = s->o.node,
-                                        .shards = s->from ? (uint32_t)s->from->n_shards
-                                                          : (uint32_t)s->size,
+                                        .shards = (uint32_t)s->size,
                                         .bytes = s->bytes,
                                         .copy_ns = s->mine.copy_ns};
     s->mine.attempt = s->lease ? tern_ckpt_lease_attempt(s->lease) : 0;
@@ -462,6 +461,14 @@ void tern_ckpt_save_fill(const struct tern_ckpt_saving *s, const char *digest, u
     ret_saved->write_seconds = (double)write * 1e-9;
 }
 
+/* The bytes that the ranks have brought in a flush. */
+static void add_up(struct tern_ckpt_saving *s)
+{
+    s->total = 0;
+    for (int r = 0; r < s->size; r++)
+        s->total += s->reports[r].bytes;
+}
+
 /* Each node has written the manifest of a local save: they are one. */
 static int same_manifest(const struct tern_ckpt_saving *s, struct tern_err *err)
 {
@@ -492,7 +499,9 @@ int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *r
         return 0;
     }
     if (s->stage == TERN_CKPT_WRITES) {
-        if (!s->from && gather_tables(s, err) < 0)
+        if (s->from_path)
+            add_up(s);
+        else if (gather_tables(s, err) < 0)
             return -1;
         enter(s, TERN_CKPT_PUBLISHES, s->staged);
         return 0;
@@ -526,6 +535,7 @@ void tern_ckpt_save_clear(struct tern_ckpt_saving *s)
     json_decref(s->o.meta);
     json_decref(s->files);
     tern_ckpt_close(s->from);
+    free(s->from_path);
     free(s->parts);
     free(s->reports);
     free(s->own);

@@ -39,8 +39,10 @@ struct tern_ckpt_saving {
     /* Of rank 0: the last word before the rename, on what lies in `temp`; NULL: none. */
     int (*check)(void *ctx, const char *temp, struct tern_err *err);
     void *check_ctx;
-    struct tern_ckpt *from; /* of a flush: the node's copy, */
-    unsigned char *parts;   /* and which of its parts this rank brings, [tern_ckpt_parts] */
+    char *from_path;        /* of a flush: the node's copy; NULL: a save out of memory */
+    struct tern_ckpt *from; /* it is open, from stage WRITES on */
+    unsigned char *parts;   /* which of its files this rank brings, [tern_ckpt_parts] */
+    bool with_parts;        /* they were given, and `from` is open, or nothing is to be brought */
     /* This rank's shard. */
     const struct tern_ckpt_array **own; /* [n_own] of o.arrays */
     size_t n_own, head_len;
@@ -96,7 +98,7 @@ int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err);
 
 /* ---- flush.c: a save out of the nodes' copies */
 
-/* Opens the node's copy, and fills `parts` and `bytes`. */
+/* Fills `from_path` and `bytes`; with o->parts opens the copy, too. */
 int tern_ckpt_flush_plan(struct tern_ckpt_saving *s, const struct tern_ckpt_flush_options *o,
                          struct tern_err *err);
 /* Stage WRITES of this rank: its parts, each byte digested on the way. */

@@ -127,6 +127,7 @@ static int begin_flush(struct train *t, uint64_t step, int64_t best, const unsig
     const struct tern_ckpt_peers peers = tern_train_save_peers(t);
     const struct tern_ckpt_flush_options options = {.from = c->local.dir,
                                                     .step = step,
+                                                    .bytes = c->local.bytes,
                                                     .parts = parts,
                                                     .dir = t->recipe->checkpoint.dir,
                                                     .peers = &peers,
@@ -262,6 +263,7 @@ void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved
     l->failed = 0;
     l->step = (int64_t)t->checkpoint.saving_step;
     l->best = t->checkpoint.saving_best;
+    l->bytes = saved->bytes;
     tern_train_record_save(t, saved, TRAIN_LOCAL);
 }
 

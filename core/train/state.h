@@ -91,7 +91,8 @@ struct train_local {
     bool off;        /* it has failed several times in a row, and is not used any more */
     unsigned failed; /* saves there in a row, up to the newest */
     int64_t step;    /* of the newest that all nodes have; -1: of none in this attempt, */
-    int64_t best;    /* and the best step then */
+    int64_t best;    /* and the best step then; */
+    uint64_t bytes;  /* of all its files; 0: not known */
     int64_t done;    /* the newest step that was or is being flushed, or need not be; -1: none */
     int64_t found;   /* at the start: the newest that was complete on the nodes; -1: none */
     struct tern_ckpt_saving *flush; /* under way, or NULL */

@@ -204,6 +204,7 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
     at->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
                 tern_train_stop_is_over(&at->stop_rule);
     t->checkpoint.resumed_from = tern_strdup(path);
+    free(t->checkpoint.files_dir); /* of one that was brought from the nodes */
     t->checkpoint.files_dir = tern_strdup(path);
     rc = 0;
 out:

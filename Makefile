@@ -333,7 +333,7 @@ endif
 
 .PHONY: man
 MAN := $(patsubst $(O)/bin/%,$(O)/man/man1/%.1,$(BINS))
-man: $(MAN) $(O)/man/topics
+man: $(MAN) $(O)/man/topics $(O)/man/api
 $(O)/man/man1/%.1: $(O)/bin/%
 	@mkdir -p $(@D)
 	@$< --help-man > $@
@@ -342,6 +342,11 @@ $(O)/man/topics: $(O)/bin/tern
 	@rm -rf $(O)/man/man5 $(O)/man/man7 && mkdir -p $(O)/man/man5 $(O)/man/man7
 	@for page in $$($< --help-topics); do \
 		$< --help-man $$page > $(O)/man/man$${page##*.}/$$page || exit 1; done && touch $@
+
+# Functions of libtern-ledger, from its header.
+$(O)/man/api: plugins/libtern-ledger/man3 plugins/libtern-ledger/ledger.h core/base/version.h
+	@rm -rf $(O)/man/man3 && mkdir -p $(O)/man/man3
+	@plugins/libtern-ledger/man3 $(O)/man/man3 && touch $@
 
 # ---------------------------------------------------------------- install
 

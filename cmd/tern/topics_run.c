@@ -29,7 +29,7 @@ const char topic_parallel[] =
     "    tern train run.yaml --explain -N 4       # each rank's part, the batch's\n"
     "                                             # arithmetic, bytes sent, memory\n"
     "    tern run --explain run.yaml -N 16 -c cluster.yaml    # places and switches\n"
-    "    tern run --check run.yaml -N 16 -c cluster.yaml      # does it fit those nodes\n";
+    "    tern run --check run.yaml -N 16 -c cluster.yaml   # does it fit them\n";
 
 const char topic_lora[] =
     "tern trains adapters beside frozen weights, in every layout.\n"
@@ -238,10 +238,11 @@ const char topic_c_api[] =
     "tern_log_error() :: why this thread's newest call that failed did\n"
     "tern_log_version() :: TERN_LOG_VERSION of the library that is loaded\n"
     "\n"
-    "The header has each call's contract. Any number of threads may log to one handle. A child\n"
-    "of fork() logs to the handle that it inherited, into a file of its own; when it closes its\n"
-    "copy, the parent's stays open. A logged value survives a kill of the process. NaN and the\n"
-    "infinities are values. No call prints (unless TERN_LOG_LEVEL is set) or ends the program.\n"
+    "Each call has a man page, tern_log_open(3), with its contract from the header. Any number\n"
+    "of threads may log to one handle. A child of fork() logs to the handle that it inherited,\n"
+    "into a file of its own; when it closes its copy, the parent's stays open. A logged value\n"
+    "survives a kill of the process. NaN and the infinities are values. No call prints (unless\n"
+    "TERN_LOG_LEVEL is set) or ends the program.\n"
     "\n"
     "# BUILDING\n"
     "The library needs the C library alone. Where PREFIX is not the system's, programs find it\n"

@@ -142,7 +142,7 @@ done >missing
 for program in "$BIN"/tern "$BIN"/tern-*; do [ -s "$man/man1/${program##*/}.1" ] || echo "${program##*/}"; done >>missing
 [ ! -s missing ]; ok $? "every program, topic and file has a man page" || cat missing
 date=$(sed -n 's/^#define TERN_RELEASE_DATE "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
-for path in "$man"/man[157]/*; do
+for path in "$man"/man[1357]/*; do
     page=${path##*/} lacks=
     title=${page%.*}
     head -n 1 "$path" | grep -q "^\.TH ${title^^} ${page##*.} $date " || lacks="$lacks date"
@@ -155,11 +155,11 @@ for path in "$man"/man[157]/*; do
     [ -z "$lacks" ]; ok $? "man page $page is whole" || echo "# lacks:$lacks"
 done
 if command -v groff >/dev/null; then
-    for path in "$man"/man[157]/*; do groff -man -ww -Tutf8 -z "$path" 2>&1; done >complaints
+    for path in "$man"/man[1357]/*; do groff -man -ww -Tutf8 -z "$path" 2>&1; done >complaints
     [ ! -s complaints ]; ok $? "groff has no warning about a man page" || head complaints
 else skip "groff is not installed"; fi
 if command -v mandoc >/dev/null; then
-    mandoc -T lint -W warning "$man"/man[157]/* >complaints 2>&1
+    mandoc -T lint -W warning "$man"/man[1357]/* >complaints 2>&1
     [ ! -s complaints ]; ok $? "mandoc has no warning about a man page" || head complaints
 else skip "mandoc is not installed"; fi
 

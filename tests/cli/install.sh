@@ -9,9 +9,10 @@ so=tern_spank-$release.so
 build=$WORK/build
 programs='bench cluster ledger run'
 if long; then programs=$(cd "$whole/bin" && ls tern-* | sed 's/^tern-//; /\./d'); fi
-mkdir -p "$build/bin" "$build/man/man1" "$build/man/man5" "$build/man/man7" && chmod 755 "$WORK"
+mkdir -p "$build/bin" "$build/man/man1" "$build/man/man3" "$build/man/man5" "$build/man/man7" && chmod 755 "$WORK"
 cp "$whole/bin/tern" "$build/bin" && cp "$whole/man/man1/tern.1" "$build/man/man1"
 cp "$whole/man/man5/tern-recipe.5" "$build/man/man5" && cp "$whole/man/man7/tern-launch.7" "$build/man/man7"
+cp "$whole"/man/man3/*.3 "$build/man/man3"
 for p in $programs; do cp "$whole/bin/tern-$p" "$build/bin" && cp "$whole/man/man1/tern-$p.1" "$build/man/man1"; done
 cp -r "$whole/plugins" "$build"
 mkdir -p tree/plugins tree/cmd/tern tree/core/base && cp -r "$ROOT/plugins/spank" "$ROOT/plugins/packaging" "$ROOT/plugins/libtern-ledger" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern && cp "$ROOT/core/base/version.h" tree/core/base
@@ -53,6 +54,7 @@ status 0 "make install"
 out_has "scontrol show config"
 [ -x pre/bin/tern ] && [ -x pre/bin/tern-run ] && [ -s pre/share/man/man1/tern-run.1 ]; ok $? "programs and man pages are there"
 [ -s pre/share/man/man5/tern-recipe.5 ] && [ -s pre/share/man/man7/tern-launch.7 ]; ok $? "man pages of files and of topics are installed"
+[ -s pre/share/man/man3/libtern-ledger.3 ] && [ -s pre/share/man/man3/tern_log_open.3 ]; ok $? "and those of libtern-ledger's functions"
 module=$(ls pre/share/tern/modulefiles/tern/*.lua)
 is "${module##*/}" "$(tern --version | cut -d' ' -f2).lua" "a module file for Lmod, named for the version"
 if command -v lua >/dev/null; then # with what Lmod gives it

@@ -154,4 +154,22 @@ cmp -s abi "$ROOT/tests/golden/libtern-ledger.abi"; ok $? "the symbols and proto
     echo "# A changed or removed one would break programs that are built: give the new one another name."
     cp abi "${TERN_ABI_OUT:-/dev/null}"
 }
+
+# ---- a man page for each function: its prototype, its contract and the others' names
+man=$BIN/../man/man3
+plain() { sed '/^\.PP/d; s/\\f[BR]//g; s/\\-/-/g; s/\\e/\\/g; s/\\ //g; s/^\.BR* //' "$1" | tr -s ' \n' '  '; echo; }
+exported=$(sed -n 's/^ *\(tern_log_[a-z_]*\);/\1/p' "$S/exports.map")
+[ "$(wc -w <<<"$exported")" -ge 6 ]; ok $? "the library exports functions"
+for f in $exported; do
+    [ -s "$man/$f.3" ] || { ok 1 "$f has a man page"; continue; }
+    plain "$man/$f.3" >page
+    proto=$(grep -v '^ \*\|^/\*' "$S/ledger.h" | tr -s ' \n' '  ' | grep -oE "[a-z_ ]+\*?$f\([^;]*\);" | tail -n 1 | sed 's/^ //')
+    [ -n "$proto" ] && has page "$proto" "the page of $f has its prototype"
+    contract=$(awk -v f="$f(" '/^\/\*/ {c = ""} {l = $0; sub(/ *\*\/$/, "", l); sub(/^ ?\/?\*+ ?/, "", l); gsub(/`/, "", l); c = c " " l} index($0, f) && /^[a-z]/ {print p; exit} {p = c}' "$S/ledger.h" | tr -s ' ' ' ' | sed 's/^ //; s/ $//')
+    [ "${#contract}" -gt 40 ] && has page "$contract" "the page of $f has the whole contract of the header"
+    for other in $exported; do [ "$other" = "$f" ] || grep -q "$other(3)\|$other (3)" page || echo "$other"; done >lacks
+    [ ! -s lacks ]; ok $? "the page of $f names the other functions" || cat lacks
+    has "$man/libtern-ledger.3" ".BR $f (3)" "libtern-ledger(3) lists $f"
+done
+is "$(cd "$man" && echo *.3 | tr ' ' '\n' | grep -c tern_log)" "$(wc -w <<<"$exported")" "no page is of a function that is not there"
 tap_done

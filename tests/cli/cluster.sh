@@ -21,8 +21,8 @@ for f in slurm.conf plugstack.conf cgroup.conf; do
     run tern cluster render "$template" -o theirs; status 2 "render -o over somebody's $f"; one_line; err_has 'was not rendered by tern'
     [ "$(ls theirs) $(cat theirs/$f)" = "$f # mine" ]; ok $? 'nothing is written'
 done
-run tern cluster render "$template" --to cfn; status 2
-err_has "'cfn' is not one of: slurm"
+run tern cluster render "$template" --to terraform; status 2
+err_has "'terraform' is not one of: slurm"
 
 sed 's/trn1.32xlarge/trn1.32xlage/; s/MaxCount: 4/MaxCount: 3/; s/CapacityType/CapacityTyp/' "$template" >bad.yaml
 run tern cluster check bad.yaml; status 2

@@ -239,7 +239,7 @@ static int gather_pods(int n, char **args)
 
 static int check_pods(int n, char **args, json_t *all, struct tern_err *err)
 {
-    struct tern_layout *l = tern_layout_check_hyperpod(args, (size_t)n, err);
+    struct tern_layout *l = tern_layout_check_hyperpod(args, (size_t)n, vars, err);
 
     if (!l) {
         json_array_append_new(all, unreadable(args[0], err));

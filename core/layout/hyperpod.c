@@ -1,10 +1,13 @@
-/* SageMaker HyperPod's files beside each other: cluster-config.json (create-cluster's input, or its
+/* Keys and ranges: the model of CreateCluster that AWS's own tools have (botocore 1.44).
+ *
+ * SageMaker HyperPod's files beside each other: cluster-config.json (create-cluster's input, or its
  * list of instance groups), provisioning_parameters.json (what the lifecycle scripts read) and the
  * file system (what `aws fsx describe-file-systems` prints).  AWS's own check of the first two
  * keeps only its last verdict, and always ends with 0. */
 #include "core/layout/keys.h"
 #include "core/layout/notes.h"
 #include "core/layout/rules.h"
+#include "core/layout/vars.h"
 
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -14,10 +17,12 @@
 
 /* ------------------------------------------------------------------ keys */
 
+enum { MOST_NODES = 6758 };
+
 static const struct tern_layout_form
     name_form = {"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$", "trn1-workers"},
     type_form = {"^ml\\.[a-z0-9-]+\\.[a-z0-9]+$", "ml.trn1.32xlarge"},
-    s3_form = {"^s3://[a-z0-9][a-z0-9.-]+(/.*)?$", "s3://my-bucket/lifecycle"},
+    s3_form = {"^(https|s3)://[^/]+/?", "s3://my-bucket/lifecycle"},
     role_form = {"^arn:aws[a-z-]*:iam::[0-9]{12}:role/", "arn:aws:iam::123456789012:role/name"},
     group_form = {"^sg-[0-9a-z]+$", "sg-0123456789abcdef0"},
     subnet_form = {"^subnet-[0-9a-z]+$", "subnet-0123456789abcdef0"};
@@ -34,8 +39,9 @@ static const struct tern_layout_key vpc_keys[] = {
 };
 
 static const struct tern_layout_key lifecycle_keys[] = {
-    {.name = "SourceS3Uri", .type = TEXT, .required = true, .form = &s3_form},
-    {.name = "OnCreate", .type = TEXT, .required = true},
+    {.name = "SourceS3Uri", .type = TEXT, .form = &s3_form, .lo = 0, .hi = 1024},
+    {.name = "OnCreate", .type = TEXT, .lo = 1, .hi = 128},
+    {.name = "OnInitComplete", .type = TEXT, .lo = 1, .hi = 128},
     {0},
 };
 
@@ -66,10 +72,11 @@ static const struct tern_layout_key interface_keys[] = {
 
 static const struct tern_layout_key group_keys[] = {
     {.name = "InstanceGroupName", .type = TEXT, .required = true, .form = &name_form},
-    {.name = "InstanceType", .type = TEXT, .required = true, .form = &type_form},
-    {.name = "InstanceCount", .type = INT, .required = true, .lo = 1, .hi = INT64_MAX},
-    {.name = "MinInstanceCount", .type = INT, .lo = 0, .hi = INT64_MAX},
-    {.name = "LifeCycleConfig", .type = MAP, .required = true, .of = lifecycle_keys},
+    {.name = "InstanceType", .type = TEXT, .form = &type_form},
+    {.name = "InstanceRequirements", .type = ANY},
+    {.name = "InstanceCount", .type = INT, .required = true, .lo = 0, .hi = MOST_NODES},
+    {.name = "MinInstanceCount", .type = INT, .lo = 0, .hi = MOST_NODES},
+    {.name = "LifeCycleConfig", .type = MAP, .of = lifecycle_keys},
     {.name = "ExecutionRole",
      .type = TEXT,
      .required = true,
@@ -77,7 +84,7 @@ static const struct tern_layout_key group_keys[] = {
      .lo = 20,
      .hi = 2048},
     {.name = "ThreadsPerCore", .type = INT, .words = "1|2"},
-    {.name = "InstanceStorageConfigs", .type = LIST, .lo = 0, .hi = 1, .of = storage_keys},
+    {.name = "InstanceStorageConfigs", .type = LIST, .lo = 0, .hi = 4, .of = storage_keys},
     {.name = "OnStartDeepHealthChecks",
      .type = TEXTS,
      .words = "InstanceStress|InstanceConnectivity"},
@@ -86,6 +93,8 @@ static const struct tern_layout_key group_keys[] = {
     {.name = "SlurmConfig", .type = MAP, .of = slurm_keys},
     {.name = "NetworkInterface", .type = MAP, .of = interface_keys},
     {.name = "ImageId", .type = TEXT},
+    {.name = "ImageReleaseVersion", .type = TEXT},
+    {.name = "AutoPatchConfig", .type = ANY},
     {.name = "ScheduledUpdateConfig", .type = ANY},
     {.name = "CapacityRequirements", .type = ANY},
     {.name = "KubernetesConfig", .type = ANY},
@@ -94,6 +103,7 @@ static const struct tern_layout_key group_keys[] = {
 
 static const struct tern_layout_key strategy_keys[] = {
     {.name = "SlurmConfigStrategy", .type = TEXT, .words = "Overwrite|Managed|Merge"},
+    {.name = "AccountingDatabase", .type = ANY},
     {0},
 };
 
@@ -119,6 +129,7 @@ static const struct tern_layout_key cluster_keys[] = {
     {.name = "AutoScaling", .type = ANY},
     {.name = "NodeProvisioningMode", .type = TEXT},
     {.name = "RestrictedInstanceGroups", .type = ANY},
+    {.name = "RestrictedInstanceGroupsConfig", .type = ANY},
     {.name = "TieredStorageConfig", .type = ANY},
     {0},
 };
@@ -274,9 +285,10 @@ static void rule_count(struct tern_rules_case *c)
     const struct tern_yaml_node *g = name ? find_group(p, name) : NULL;
     const int64_t n = tern_layout_int(g, "InstanceCount", 1);
 
-    if (n > 1 && !tern_yaml_get(p->parameters, "slurm_configurations"))
+    if (n != 1 && !tern_yaml_get(p->parameters, "slurm_configurations"))
         tern_layout_found(c, tern_layout_at(g, "InstanceCount", g),
-                          "group '%s' is the controller's and has %lld nodes.", name, (long long)n);
+                          "group '%s' is the controller's and has InstanceCount %lld.", name,
+                          (long long)n);
     for (size_t i = 0; i < tern_layout_count(p->groups); i++) {
         g = tern_yaml_at(p->groups, i);
         const int64_t least = tern_layout_int(g, "MinInstanceCount", 0);
@@ -438,6 +450,8 @@ static void check_group(struct tern_layout *l, const struct tern_yaml_node *g)
 {
     static const char *const numbers[] = {"InstanceCount", "MinInstanceCount", "ThreadsPerCore"};
 
+    if (!tern_yaml_get(g, "InstanceType") && !tern_yaml_get(g, "InstanceRequirements"))
+        tern_layout_error(l, "key-missing", g, "'InstanceType' is missing. Add it.");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const struct tern_yaml_node *n = tern_yaml_get(g, numbers[i]);
         if (n && tern_yaml_kind(n) == TERN_YAML_TEXT && !tern_yaml_is_plain(n))
@@ -475,7 +489,8 @@ static void take(struct tern_layout *l, struct pod *p, const struct tern_yaml_no
     }
 }
 
-struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, struct tern_err *err)
+struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, const char *vars,
+                                               struct tern_err *err)
 {
     enum { MAX_BYTES = 1 << 20, MAX_FILES = 8 };
     struct tern_layout *l = tern_alloc(1, sizeof *l, "findings", err);
@@ -486,10 +501,14 @@ struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, str
 
     if (rc == 0 && n > MAX_FILES)
         rc = tern_err_set(err, TERN_USAGE, "%zu files of JSON; HyperPod has three.", n);
+    if (rc == 0 && vars && !(l->vars = tern_layout_vars_load(vars, err)))
+        rc = -1;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         json_t *strict = tern_json_load(paths[i], MAX_BYTES, err); /* what YAML would let pass */
         docs[i] = strict ? tern_yaml_load_1_1(paths[i], err) : NULL;
         json_decref(strict);
+        if (docs[i] && l->vars)
+            tern_layout_vars_fill(l, l->vars, tern_yaml_root(docs[i]));
         if (docs[i])
             take(l, &p, tern_yaml_root(docs[i]));
         else

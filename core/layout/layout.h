@@ -219,9 +219,10 @@ const struct tern_rule *tern_layout_hyperpod_rule(size_t i);
 
 /* HyperPod's cluster-config.json, provisioning_parameters.json and what `aws fsx
  * describe-file-systems` prints of their file system: any of the three, told by their keys, judged
- * alone and beside each other.  A layout of findings alone; NULL with `err` only when a file cannot
- * be read or is no JSON.  Free with tern_layout_free. */
-struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, struct tern_err *err);
+ * alone and beside each other; `vars` as above, or NULL.  A layout of findings alone; NULL with
+ * `err` only when a file cannot be read or is no JSON.  Free with tern_layout_free. */
+struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, const char *vars,
+                                               struct tern_err *err);
 
 /* malloc'ed: the layout's name as AWS and Slurm take one: letters, digits and single hyphens, at
  * most 40, the first a letter. */

@@ -65,7 +65,9 @@ cp good/* .; sed -i '/login_group/d' $p; lint; err_has "$c:7: warning: pod-group
 finds $c 4 E pod-count 'two controllers' '4s/"InstanceCount": 1/"InstanceCount": 2/'
 cp good/* .; sed -i '4s/"InstanceCount": 1/"InstanceCount": 2/' $c; sed -i 's/"version"/"slurm_configurations": {}, &/' $p; lint; status 0 'two controllers with slurm_configurations'
 finds $c 10 E pod-count 'fewer nodes than the least' 's/"InstanceCount": 4/"InstanceCount": 4, "MinInstanceCount": 5/'
-finds $c 10 E value-range 'no nodes' 's/"InstanceCount": 4/"InstanceCount": 0/'
+finds $c 10 E value-range 'more nodes than a group may have' 's/"InstanceCount": 4/"InstanceCount": 6759/'
+finds $c 4 E pod-count 'no controller' '4s/"InstanceCount": 1/"InstanceCount": 0/'
+finds $c 10 E key-missing 'a group without a type' 's/"InstanceType": "ml.trn1.32xlarge", //'
 finds $c 10 E value-type 'a number in quotes' 's/"InstanceCount": 4/"InstanceCount": "4"/'
 finds $c 8 W pod-lifecycle 'another script for one group' '8s/on_create.sh/create.sh/'
 finds $c 11 W pod-lifecycle 'another folder for one group' '11s/bucket.src/bucket\/other/'
@@ -88,6 +90,9 @@ finds $c 17 W pod-fsx-network 'nodes in another subnet' 's/subnet-0123456789abcd
 finds $p 3 E value-word 'another workload manager' 's/"slurm"/"pbs"/'
 finds $p 2 E key-unknown 'a key that is nowhere' 's/"version"/"colour": 1, &/'
 cp good/* .; sed -i 's/, *"VpcConfig": {.*/,/; /VpcConfig/d' $c; lint; err_has "warning: pod-fsx-network" 'a cluster without a network of its own'
+
+sed 's/subnet-0123456789abcdef0/${PrivateSubnet}/' good/$c >$c; cp good/$p good/fsx.json .; lint; status 2; err_has "$c:17: error: value-variable" 'a value that is to be filled in'
+echo PrivateSubnet=subnet-0123456789abcdef0 >values.txt; run tern cluster lint $files --vars values.txt; status 0 '--vars fills it'
 
 # A bare list of groups, as --instance-groups takes it.
 cp good/* .; python3 -c 'import json; json.dump(json.load(open("good/cluster-config.json"))["InstanceGroups"], open("cluster-config.json", "w"), indent=1)'

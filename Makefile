@@ -194,7 +194,7 @@ $(O)/gen/render_files.h: $(RENDER_FILES)
 	$(call say,GEN,$@){ for f in $(RENDER_FILES); do \
 		printf 'static const char render_%s[] __attribute__((unused)) = {' "$$(basename $$f | tr -c 'a-zA-Z0-9\n' _)"; \
 		od -An -v -tu1 $$f | sed 's/[0-9][0-9]*/&,/g'; echo '0};'; done; } >$@.new && mv -f $@.new $@
-RENDER_OBJECTS := $(patsubst %,$(O)/core/render/%.o,pcluster cfn hyperpod)
+RENDER_OBJECTS := $(patsubst %,$(O)/core/render/%.o,pcluster cfn hyperpod batch)
 $(RENDER_OBJECTS): $(O)/gen/render_files.h
 $(RENDER_OBJECTS): ALL_CFLAGS += -I$(O)/gen
 

@@ -44,7 +44,7 @@ static struct tern_layout *load_draft(const char *path, const char *vars, struct
 static const char *render_to = "slurm", *render_out, *render_diff, *render_vars, *render_release;
 static const struct tern_opt render_opts[] = {
     {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to,
-     .help = "slurm, pcluster, cfn (CloudFormation) or hyperpod (SageMaker)"},
+     .help = "slurm, pcluster, cfn (CloudFormation), hyperpod (SageMaker) or batch"},
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &render_out,
      .help =
          "write the files there; without it all go to stdout. The folder appears whole. An "
@@ -184,7 +184,7 @@ static int run_render(int n, char **args, struct tern_err *err)
 const struct tern_cmd render_cmd = {
     .name = "render",
     .args = "LAYOUT",
-    .summary = "write a layout's files for Slurm, ParallelCluster, CloudFormation or HyperPod",
+    .summary = "write a layout's files for Slurm, ParallelCluster and other tools of AWS",
     .about =
         "slurm: slurm.conf, gres.conf (Neuron devices), topology.conf (from 25.05 on "
         "topology.yaml), "
@@ -199,12 +199,15 @@ const struct tern_cmd render_cmd = {
         "hyperpod: cluster-config.json, and in lifecycle/ provisioning_parameters.json and "
         "on_create.sh, which mounts FSx, installs tern and starts Slurm. A compute resource is an "
         "instance group of its static nodes.\n\n"
+        "batch: what AWS Batch needs for multi-node jobs on one compute resource, with Dockerfile, "
+        "build.sh and submit.sh.\n\n"
         "With each come create.sh, which makes it and waits, and delete.sh, which takes it away. "
         "The "
         "same layout gives the same bytes. A value that is not known stays as ${Name}, and is "
         "listed; programs refuse to run until --vars has it: Region, Bucket, PublicSubnet, "
         "PrivateSubnet, SecurityGroup, ExecutionRoleArn, FileSystemId, FileSystemDnsName, "
-        "FileSystemMountName, TernPackage (else a file of this release in Bucket).",
+        "FileSystemMountName, InstanceProfileArn, ImageRepository, BaseImage, TernPackage (else a "
+        "file of this release in Bucket).",
     .examples = "  tern cluster render cluster.yaml -o /etc/slurm\n"
                 "  tern cluster render cluster.yaml --to cfn -o base\n"
                 "  tern cluster render cluster.yaml --to pcluster --vars outputs.json -o trn1\n"

@@ -161,6 +161,8 @@ const char topic_install[] =
     "# ELSEWHERE\n"
     "ParallelCluster :: `tern cluster render cluster.yaml --to pcluster -o DIR` adds a script to\n"
     "the layout that installs tern on every node as it starts; DIR/create.sh makes the cluster.\n"
+    "HyperPod, Batch :: The same with --to hyperpod, and with --to batch for its containers. Both\n"
+    "need a network, a bucket and roles first: --to cfn.\n"
     "Spack :: `plugins/packaging/spack` has a recipe.\n"
     "Lmod :: `make install` writes PREFIX/share/tern/modulefiles.\n"
     "OpenBLAS :: The trainer looks for OpenBLAS when it starts. TERN_BLAS names another one.\n"

@@ -84,21 +84,6 @@ static int put_workers(struct tern_render *r, json_t *groups, json_t *workers, s
     return 0;
 }
 
-/* The host of the file system: given, or made of an id that is known. */
-static const char *host_of(struct tern_render *r, const struct tern_layout_storage *lustre,
-                           const char *region)
-{
-    const char *id = tern_render_known(r, "FileSystemId");
-    char *host = NULL;
-
-    if (!id && lustre->fsx_id && !strstr(lustre->fsx_id, "${"))
-        id = lustre->fsx_id;
-    if (id && !strstr(region, "${"))
-        host = tern_strf("%s.fsx.%s.amazonaws.com%s", id, region,
-                         tern_str_starts(region, "cn-") ? ".cn" : "");
-    return tern_render_value(r, "FileSystemDnsName", host ? tern_render_keep(r, host) : NULL);
-}
-
 static json_t *parameters(struct tern_render *r, json_t *workers, const char *region)
 {
     const struct tern_layout_storage *lustre = tern_render_lustre(r->layout);
@@ -110,7 +95,7 @@ static json_t *parameters(struct tern_render *r, json_t *workers, const char *re
     json_object_set_new(j, "worker_groups", workers);
     if (!lustre)
         return j;
-    json_object_set_new(j, "fsx_dns_name", tern_json_text(host_of(r, lustre, region)));
+    json_object_set_new(j, "fsx_dns_name", tern_json_text(tern_render_host(r, lustre, region)));
     json_object_set_new(j, "fsx_mountname",
                         tern_json_text(tern_render_value(r, "FileSystemMountName", NULL)));
     return j;

@@ -39,6 +39,10 @@ const char *tern_render_count(struct tern_render *r, long n, const char *thing);
 /* The first storage of type FsxLustre, or NULL. */
 const struct tern_layout_storage *tern_render_lustre(const struct tern_layout *l);
 
+/* Its host: given, or made of an id that is known. */
+const char *tern_render_host(struct tern_render *r, const struct tern_layout_storage *lustre,
+                             const char *region);
+
 /* The name of the list of files that a folder of a rendering has. */
 #define TERN_RENDER_LIST "tern-render.json"
 /* That list, as JSON text. */
@@ -49,5 +53,6 @@ int tern_render_slurm(struct tern_render *r, struct tern_err *err);
 int tern_render_pcluster(struct tern_render *r, struct tern_err *err);
 int tern_render_cfn(struct tern_render *r, struct tern_err *err);
 int tern_render_hyperpod(struct tern_render *r, struct tern_err *err);
+int tern_render_batch(struct tern_render *r, struct tern_err *err);
 
 #endif

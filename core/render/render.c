@@ -4,17 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tern_render_forms[] = "slurm, pcluster, cfn, hyperpod";
+const char tern_render_forms[] = "slurm, pcluster, cfn, hyperpod, batch";
 
 static const struct {
     const char *name;
     bool any_type; /* it needs to know nothing of the nodes' instance types */
     int (*make)(struct tern_render *r, struct tern_err *err);
 } forms[] = {
-    {"slurm", false, tern_render_slurm},
-    {"pcluster", true, tern_render_pcluster},
-    {"cfn", true, tern_render_cfn},
-    {"hyperpod", false, tern_render_hyperpod},
+    {"slurm", false, tern_render_slurm}, {"pcluster", true, tern_render_pcluster},
+    {"cfn", true, tern_render_cfn},      {"hyperpod", false, tern_render_hyperpod},
+    {"batch", false, tern_render_batch},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 

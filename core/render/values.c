@@ -123,6 +123,20 @@ const struct tern_layout_storage *tern_render_lustre(const struct tern_layout *l
     return NULL;
 }
 
+const char *tern_render_host(struct tern_render *r, const struct tern_layout_storage *lustre,
+                             const char *region)
+{
+    const char *id = tern_render_known(r, "FileSystemId");
+    char *host = NULL;
+
+    if (!id && lustre->fsx_id && !strstr(lustre->fsx_id, "${"))
+        id = lustre->fsx_id;
+    if (id && !strstr(region, "${"))
+        host = tern_strf("%s.fsx.%s.amazonaws.com%s", id, region,
+                         tern_str_starts(region, "cn-") ? ".cn" : "");
+    return tern_render_value(r, "FileSystemDnsName", host ? tern_render_keep(r, host) : NULL);
+}
+
 /* ------------------------------------------------------------------ files */
 
 struct tern_render_file *tern_render_add(struct tern_render *r, const char *name)

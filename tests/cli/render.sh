@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 golden=$ROOT/tests/golden/render
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
-forms='pcluster cfn hyperpod'
+forms='pcluster cfn hyperpod batch'
 # FORM: its golden layout into folder FORM.
 render() { run tern cluster render "$golden/cluster.yaml" --to "$1" --vars "$golden/values.txt" -o "$1"; }
 
@@ -26,8 +26,9 @@ for form in $forms; do
     fi
     rm -rf here; run tern cluster render "$template" --to "$form" -o here; status 0 "$form: values may be missing"
     [ $form != cfn ] || continue # the values are what it makes
-    out_has 'to fill in, with --vars FILE: ' "$form: they are listed"; out_has '${Bucket}'
-    [ "$(grep -rl '^missing=.*Bucket' here)" ]; ok $? "$form: its programs know that"
+    out_has 'to fill in, with --vars FILE: ' "$form: they are listed"
+    needs=Bucket; [ $form != batch ] || needs=SecurityGroup
+    out_has "\${$needs}" "$form: by name"; [ "$(grep -rl "^missing=.*$needs" here)" ]; ok $? "$form: its programs know that"
     for program in create delete; do
         run here/$program.sh; status 1 "$form: $program.sh does nothing without them"; err_has 'values are missing: '
     done
@@ -110,6 +111,91 @@ sed 's/trn1.32xlarge/trn1.2xlarge/; s/MaxCount: 4/MaxCount: 1/; s/MinCount: 4/Mi
 run tern cluster render small.yaml --to hyperpod; status 2; err_has 'HyperPod has no ml.trn1.2xlarge'
 sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}/; /StorageCapacity/d; /DeploymentType/d' "$template" >there.yaml
 run tern cluster render there.yaml --to hyperpod -o there2; has there2/lifecycle/provisioning_parameters.json '"fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"' 'hyperpod: the host of a file system is made of its id'
+
+# ---- Batch: what a multi-node job on Trainium needs
+python3 - <<'P'
+import json
+load = lambda n: json.load(open("batch/%s.json" % n))
+t = load("launch-template")["LaunchTemplateData"]
+assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in t["NetworkInterfaces"]] == [(i, min(i, 1), "efa") for i in range(8)]
+assert all(i["Groups"] == ["sg-0123456789abcdef0"] and i["SubnetId"] == "subnet-0123456789abcdef1" for i in t["NetworkInterfaces"])
+assert t["Placement"] == {"GroupName": "render"} and t["MetadataOptions"]["HttpTokens"] == "required"
+e = load("compute-environment")["computeResources"]
+assert e["maxvCpus"] == 16 * 128 and e["minvCpus"] == 0 and e["launchTemplate"]["version"] == "$Latest"
+assert "securityGroupIds" not in e and e["instanceTypes"] == ["trn1.32xlarge"]
+assert load("job-queue")["computeEnvironmentOrder"] == [{"order": 1, "computeEnvironment": "render"}]
+j = load("job-definition")
+n = j["nodeProperties"]
+c = n["nodeRangeProperties"][0]["container"]
+assert j["type"] == "multinode" and n["mainNode"] == 0 and n["numNodes"] == 16 and n["nodeRangeProperties"][0]["targetNodes"] == "0:"
+assert [d["hostPath"] for d in c["linuxParameters"]["devices"]] == ["/dev/infiniband/uverbs%d" % i for i in range(8)] + ["/dev/neuron%d" % i for i in range(16)]
+assert {x["type"]: x["value"] for x in c["resourceRequirements"]} == {"VCPU": "128", "MEMORY": "498073"}
+assert c["ulimits"] == [{"name": "memlock", "softLimit": -1, "hardLimit": -1}] and c["mountPoints"][0]["containerPath"] == "/fsx"
+assert c["image"].startswith("123456789012.dkr.ecr.us-west-2.amazonaws.com/tern:tern-")
+assert c["environment"] == [{"name": "NEURON_COMPILE_CACHE_URL", "value": "s3://tern-bucket/neuron-cache"}]
+assert j["retryStrategy"]["evaluateOnExit"][1] == {"onExitCode": "75", "action": "RETRY"} and j["timeout"]["attemptDurationSeconds"] > 0
+P
+ok $? 'batch: interfaces, placement, devices, memory and retries of 16 trn1.32xlarge'
+sed 's/CapacityType: ONDEMAND/CapacityType: SPOT/' "$template" >spot.yaml
+run tern cluster render spot.yaml --to batch; status 2 'batch: spot instances are refused'; err_has 'spot.yaml:18: Batch runs no multi-node job on spot instances'
+
+# AWS with a memory: its commands make, find and take away; one at a time changes what is there.
+mkdir -p aws-bin state
+cat >aws-bin/aws <<'S'
+#!/bin/bash
+echo "$*" >>"$STATE.log"
+get() { [ -e "$STATE/$1" ] && cat "$STATE/$1" || echo None; }
+case "$1 $2" in
+"ssm get-parameter") echo ami-0123456789abcdef0 ;;
+"ec2 describe-placement-groups") [ -e "$STATE/group" ] ;;
+"ec2 create-placement-group") touch "$STATE/group" ;;
+"ec2 delete-placement-group") [ ! -e "$STATE/template" ] && rm "$STATE/group" ;;
+"ec2 describe-launch-templates") [ -e "$STATE/template" ] ;;
+"ec2 create-launch-template") [ -e "$STATE/group" ] && touch "$STATE/template" ;;
+"ec2 create-launch-template-version") [ -e "$STATE/template" ] && printf '%s' "${@: -1}" >"$STATE.data" ;;
+"ec2 delete-launch-template") [ ! -e "$STATE/environment" ] && rm "$STATE/template" ;;
+"batch create-compute-environment") [ -s "$STATE.data" ] && echo CREATING >"$STATE/environment" ;;
+"batch describe-compute-environments") get environment; sed -i s/CREATING/VALID/ "$STATE/environment" 2>/dev/null ;;
+"batch update-compute-environment") [ ! -e "$STATE/queue" ] && touch "$STATE/environment-off" ;;
+"batch delete-compute-environment") [ -e "$STATE/environment-off" ] && rm "$STATE/environment" "$STATE/environment-off" ;;
+"batch register-job-definition") touch "$STATE/definition" ;;
+"batch describe-job-definitions") [ ! -e "$STATE/definition" ] || echo arn:aws:batch:1 ;;
+"batch deregister-job-definition") rm "$STATE/definition" ;;
+"batch create-job-queue") [ "$(cat "$STATE/environment")" = VALID ] && echo CREATING >"$STATE/queue" ;;
+"batch describe-job-queues") get queue; sed -i s/CREATING/VALID/ "$STATE/queue" 2>/dev/null ;;
+"batch update-job-queue") touch "$STATE/queue-off" ;;
+"batch delete-job-queue") [ -e "$STATE/queue-off" ] && rm "$STATE/queue" "$STATE/queue-off" ;;
+"batch submit-job") printf '%s\n' "$@" >"$STATE.job"; echo 7f3c ;;
+*) exit 9 ;;
+esac
+S
+printf '#!/bin/bash\n' >aws-bin/sleep
+chmod +x aws-bin/*
+aws() { run env PATH="$WORK/aws-bin:$PATH" STATE="$WORK/state" "$@"; }
+aws batch/create.sh; status 0 'batch: create.sh makes each before what needs it' || cat state.log
+is "$(ls state | tr '\n' ' ')" 'definition environment group queue template ' 'batch: all of it is there'
+python3 - <<'P'
+import base64, email, json
+d = json.load(open("state.data"))
+part, = email.message_from_bytes(base64.b64decode(d["UserData"])).get_payload()
+assert d["ImageId"] == "ami-0123456789abcdef0" and part.get_content_type() == "text/x-shellscript"
+assert part.get_payload().rstrip("\n") == open("batch/node-setup.sh").read().rstrip("\n")
+P
+ok $? 'batch: instances run node-setup.sh'
+aws batch/create.sh; status 0 'batch: create.sh may run again'; is "$(grep -c 'create-job-queue\|create-compute-environment\|create-placement-group\|create-launch-template ' state.log)" 4 'batch: and makes nothing twice'
+aws batch/submit.sh -n 2 "a 'job" tern run "x y.yaml" '$(touch hacked)'; status 0; is "$(cat out)" 7f3c "batch: submit.sh prints the job's id"
+python3 - <<'P'
+import json
+a = open("state.job").read().split("\n")
+o = json.loads(a[a.index("--node-overrides") + 1])
+assert o == {"numNodes": 2, "nodePropertyOverrides": [{"targetNodes": "0:", "containerOverrides": {"command": ["tern", "run", "x y.yaml", "$(touch hacked)"]}}]}, o
+assert a[a.index("--job-name") + 1] == "a 'job"
+P
+ok $? 'batch: the command arrives as it is'
+aws batch/submit.sh -n two j c; status 1; err_has 'no number of nodes'; aws batch/submit.sh j; status 1
+aws batch/delete.sh; status 0 'batch: delete.sh takes each away before what it needs' || tail -5 state.log
+is "$(ls state)" '' 'batch: nothing is left'
+aws batch/delete.sh; status 0 'batch: delete.sh of nothing'
 
 # ---- releases of Slurm
 run tern cluster render "$template" --slurm 24.11; status 0; out_has '# For Slurm 24.11.'; out_has '######## topology.conf'

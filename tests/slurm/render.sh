@@ -80,4 +80,28 @@ on_worker /tmp/system/usr/bin/tern --version; is "$(cat out)" "tern $version" "h
 created trn1-st-trn1-1; on_worker cat /tmp/system/etc/fstab; is "$(grep -c lustre out) $(head -n 1 out)" '1 old / ext4' "hyperpod: a second run adds nothing to fstab"
 created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of'
 : >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it"
+
+# ---- Batch: instances, and containers on them
+printf '{"Bucket": "b", "InstanceProfileArn": "arn:aws:iam::123456789012:instance-profile/p", "SecurityGroup": "sg-1", "ImageRepository": "r/tern", "FileSystemDnsName": "fs-01234567.fsx.us-west-2.amazonaws.com", "FileSystemMountName": "abc"}' >values.json
+run tern cluster render "$LAYOUT" --to batch --vars values.json -o b; status 0 "batch: rendered"
+# EFA's installer, which makes the devices.
+mkdir -p aws-efa-installer
+printf '#!/bin/bash\nmkdir -p /tmp/system/dev/infiniband && touch /tmp/system/dev/infiniband/uverbs{0..7}\n' >aws-efa-installer/efa_installer.sh
+chmod +x aws-efa-installer/efa_installer.sh; tar -czf efa.tar.gz aws-efa-installer
+printf '#!/bin/bash\n[ "${@: -1}" = https://efa-installer.amazonaws.com/aws-efa-installer-latest.tar.gz ] && cp "$HERE/efa.tar.gz" "${@: -2:1}"\n' >bin/curl
+printf '#!/bin/bash\necho "dnf $*" >>/tmp/calls\n' >bin/dnf
+chmod +x bin/*
+two() { run tern cluster exec --node trn1-st-trn1-2 $CLUSTER -- "$@"; }
+two sh -c 'rm -rf /tmp/system /tmp/calls /tmp/mounted; mkdir -p /tmp/system/etc'
+node trn1-st-trn1-2 none SYSTEM_ROOT=/tmp/system b/node-setup.sh; status 0 "batch: an instance is set up" || cat err
+two sh -c 'ls /tmp/system/dev/infiniband | wc -l; cat /tmp/system/etc/fstab'; has out 8 "batch: EFA is installed"
+has out 'fs-01234567.fsx.us-west-2.amazonaws.com@tcp:/abc /fsx lustre' "batch: FSx is mounted from then on"
+node trn1-st-trn1-2 none SYSTEM_ROOT=/tmp/system b/node-setup.sh; two sh -c 'wc -l </tmp/system/etc/fstab; cat /tmp/calls'
+is "$(head -n 1 out)" 1 "batch: a second start adds nothing"
+contained() { run tern cluster exec --node "$1" $CLUSTER -- env "${@:2}" b/batch-node sh -c 'echo $NODE_RANK/$NNODES $MASTER_ADDR:$MASTER_PORT'; }
+main=$(address trn1-st-trn1-1)
+contained trn1-st-trn1-1 AWS_BATCH_JOB_NODE_INDEX=0 AWS_BATCH_JOB_NUM_NODES=2; is "$(cat out)" "0/2 $main:41000" "batch: the main node finds its own address"
+contained trn1-st-trn1-2 AWS_BATCH_JOB_NODE_INDEX=1 AWS_BATCH_JOB_NUM_NODES=2 AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS="$main"
+is "$(cat out)" "1/2 $main:41000" "batch: another node is told the same one"
+run tern cluster exec --node trn1-st-trn1-2 $CLUSTER -- b/batch-node sh -c 'exit 75'; status 75 "batch: the command's status is the container's"
 tap_done

@@ -163,13 +163,13 @@ AVX512 := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 # Combining 1 MiB took 15 % longer where the order of linking put a loop off a cache line.
 $(call FLAGS,-falign-functions=64,core/coll/reduce)
 $(call FLAGS,-O3,core/coll/reduce core/data/write cmd/bench/memory core/tensor/kernels_plain core/tensor/kernels_avx2 \
-	core/tensor/kernels_avx512 core/tensor/gemm_avx2 core/tensor/gemm_avx512 core/tensor/gemm_bf16)
+	core/tensor/kernels_avx512 core/tensor/gemm_avx2 core/tensor/gemm_avx512 core/tensor/gemm_bf16 cmd/bench/registers_bf16)
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 $(call FLAGS,$(AVX2),core/tensor/kernels_avx2 core/tensor/gemm_avx2)
 $(call FLAGS,-mfma,core/tensor/gemm_avx2)
 $(call FLAGS,$(AVX512),core/tensor/kernels_avx512 core/tensor/gemm_avx512)
 # gcc knows it from 10 on, clang from 9.
-$(call FLAGS,$(AVX512) $(shell $(CC) -mavx512bf16 -E -x c /dev/null >/dev/null 2>&1 && echo -mavx512bf16),core/tensor/gemm_bf16)
+$(call FLAGS,$(AVX512) $(shell $(CC) -mavx512bf16 -E -x c /dev/null >/dev/null 2>&1 && echo -mavx512bf16),core/tensor/gemm_bf16 cmd/bench/registers_bf16)
 endif
 
 $(O)/%.o: %.c $(O)/flags | ready

@@ -4,6 +4,6 @@
 
 #include "cmd/cmd.h"
 
-extern const struct tern_cmd bench_data, bench_fabric, bench_train;
+extern const struct tern_cmd bench_data, bench_fabric, bench_products, bench_train;
 
 #endif

@@ -2,6 +2,7 @@
  * each number is: tests/bench/train.md. */
 #include "cmd/bench/bench.h"
 #include "cmd/bench/local.h"
+#include "cmd/bench/registers.h"
 #include "cmd/bench/side.h"
 #include "cmd/bench/sizes.h"
 #include "cmd/bench/torch.h"
@@ -88,6 +89,23 @@ static enum tern_llama_recompute recompute(void)
 
 /* ---------------------------------------------------------------- the limit */
 
+/* Does a unit for bf16 make the model's products? */
+static bool by_unit(const struct bench *b)
+{
+    return b->options.bf16 && strcmp(tern_tensor_bf16_unit(), "fp32") != 0;
+}
+
+/* That unit on registers alone, on all ranks at once: FLOP/s of all, the best of three. */
+static int unit_limit(struct bench *b, double *out, struct tern_err *err)
+{
+    enum { TIMES = 3 };
+
+    if (b->options.world && tern_fabric_barrier(b->options.world, err) < 0)
+        return -1;
+    *out = bench_registers_limit(TIMES) * (double)ranks;
+    return 0;
+}
+
 /* OpenBLAS's product of two matrices of SQUARE, on all ranks at once: FLOP/s of all, the median of
  * three. */
 static int limit(struct bench *b, double *out, struct tern_err *err)
@@ -97,6 +115,8 @@ static int limit(struct bench *b, double *out, struct tern_err *err)
     tern_real *a = b->squares;
     double t[TIMES];
 
+    if (by_unit(b))
+        return unit_limit(b, out, err);
     tern_tensor_gemm_use("openblas");
     for (int i = 0; i < TIMES; i++) {
         if (b->options.world && tern_fabric_barrier(b->options.world, err) < 0)
@@ -277,12 +297,14 @@ static json_t *result(const struct bench *b)
     rate = tokens_a_step(b) / times[BENCH_STEP];
     for (int p = 0; p < b->n_peers; p++)
         json_array_append_new(peers, peer_json(b, &b->peers[p]));
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:I, s:i, s:I, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:I, s:i, s:I, s:o, "
+                     "s:o, s:o, s:o, s:o, s:o, s:o}",
                      "size", b->size->name, "kernels", tern_tensor_describe(), "precision",
-                     precision_text, "parameters", (json_int_t)tern_model_params(&b->size->c),
-                     "trained", (json_int_t)bench_side_trained(b->ours), "lora", (json_int_t)lora,
-                     "dora", (int)dora, "flops_per_token", tern_json_real(flops), "tokens_per_step",
+                     precision_text, "unit", by_unit(b) ? tern_tensor_bf16_unit() : "fp32",
+                     "limit_of", by_unit(b) ? "registers" : "OpenBLAS", "parameters",
+                     (json_int_t)tern_model_params(&b->size->c), "trained",
+                     (json_int_t)bench_side_trained(b->ours), "lora", (json_int_t)lora, "dora",
+                     (int)dora, "flops_per_token", tern_json_real(flops), "tokens_per_step",
                      tern_json_real(tokens_a_step(b)), "ranks", (json_int_t)ranks, "threads",
                      tern_tensor_threads(), "steps", (json_int_t)b->n, "tokens_per_second",
                      tern_json_real(rate), "gflops", tern_json_real(rate * flops * 1e-9),
@@ -315,10 +337,11 @@ static void print_text(const json_t *j)
     const json_t *times = json_object_get(j, "seconds"), *peer;
     size_t i;
 
-    printf("%s, %s: %" JSON_INTEGER_FORMAT
+    printf("%s, %s by %s: %" JSON_INTEGER_FORMAT
            " parameters, %.1f MFLOP a token, %.0f tokens a step; %s; "
            "%" JSON_INTEGER_FORMAT " rank%s\n",
            json_string_value(json_object_get(j, "size")), precision_text,
+           json_string_value(json_object_get(j, "unit")),
            json_integer_value(json_object_get(j, "parameters")), real(j, "flops_per_token") * 1e-6,
            real(j, "tokens_per_step"), json_string_value(json_object_get(j, "kernels")),
            json_integer_value(json_object_get(j, "ranks")), ranks == 1 ? "" : "s");
@@ -326,8 +349,9 @@ static void print_text(const json_t *j)
         printf("%s of rank %" PRId64 " beside q_proj and v_proj: %" JSON_INTEGER_FORMAT
                " parameters are trained\n",
                dora ? "DoRA" : "LoRA", lora, json_integer_value(json_object_get(j, "trained")));
-    printf("tokens/s %.0f   GF/s %.1f   limit %.1f   share %.1f %%   peak %.0f MiB\n",
-           real(j, "tokens_per_second"), real(j, "gflops"), real(j, "limit_gflops"),
+    printf("tokens/s %.0f   GF/s %.1f   limit (%s) %.1f   share %.1f %%   peak %.0f MiB\n",
+           real(j, "tokens_per_second"), real(j, "gflops"),
+           json_string_value(json_object_get(j, "limit_of")), real(j, "limit_gflops"),
            100 * real(j, "share"), real(j, "peak_bytes") / (1 << 20));
     for (int p = 0; p < BENCH_PHASES; p++)
         printf("%-10s %9.1f ms\n", phase_names[p], 1e3 * real(times, phase_names[p]));
@@ -474,7 +498,8 @@ const struct tern_cmd bench_train = {
     .about = "A step is forward, backward, clipping and AdamW on random tokens. FLOPs are those of "
              "matrix products and of the half of attention that is not masked; a frozen weight "
              "has no gradient. The limit "
-             "is what OpenBLAS reaches on matrices of 2048 between the steps; the share of a step "
+             "is what OpenBLAS reaches on matrices of 2048 between the steps, or, with --precision "
+             "bf16 and a unit for it, what that does on registers alone; the share of a step "
              "is its FLOPs by its time by the mean of the limits before and after it. All numbers "
              "are medians; `peak` is the most that was resident.",
     .examples = "tern bench train --size M\n"

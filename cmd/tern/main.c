@@ -42,7 +42,7 @@ static const struct program programs[] = {
     {"orphan", "queue a job again whose batch script's node does not answer"},
     {"link", "measure the links between nodes, for `tern health fabric`"},
     {"fabric", "networks of the ranks, reports of failed or hung operations"},
-    {"bench", "measure tokenising, the fabric and the trainer"},
+    {"bench", "measure tokenising, the fabric, matrix products and the trainer"},
     {NULL, NULL},
 };
 

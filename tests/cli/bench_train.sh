@@ -37,6 +37,7 @@ if long; then
     out_has 'tiny, bf16'; out_has "DoRA of rank 4 beside q_proj and v_proj: $((adapters + 2 * 96)) parameters"
     run tern bench train --size tiny --steps 2 --json --precision bf16; status 0 "bf16 with a master copy"
     number '.trained == .parameters and .precision == "bf16" and .share > 0' "of all weights"
+    number '[.unit, .limit_of] == ["avx512_bf16", "registers"] or [.unit, .limit_of] == ["fp32", "OpenBLAS"]' "the limit is of the unit that makes the products"
 fi
 
 # A script in PyTorch's place: 64 tokens... a second and a peak of 2^40 bytes.

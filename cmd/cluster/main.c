@@ -207,6 +207,8 @@ static int run_up(int n, char **args, struct tern_err *err)
     if (rc == 0)
         printf("%s: %zu nodes idle after %.2f s%s. tern cluster exec %s -- sinfo\n", up.name,
                up.n_nodes, up.seconds, up.user_namespace ? " (in a user namespace)" : "", up.name);
+    if (rc == 0 && up.n_fleet)
+        printf("%zu more start when a job wants them.\n", up.n_fleet);
     fflush(stdout);
     sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
@@ -217,7 +219,10 @@ static const struct tern_cmd up_cmd = {
     .args = "LAYOUT",
     .summary = "run a layout as a real Slurm on this machine",
     .about = "Starts munged, slurmctld and one slurmd for each node, and returns when every node "
-             "is idle. Nodes see this machine's programs and files. Each node has its own /tmp, "
+             "is idle. Dynamic nodes (up to MaxCount) are off until a job wants them, and are "
+             "switched off again when they were idle for ScaledownIdletime (virtual.idle_s of "
+             "cluster.tern.yaml). Nodes see this machine's programs and files. Each node has its "
+             "own /tmp, "
              "/run, /dev and /dev/shm. The cluster has its own /etc/slurm (/run/slurm/conf if this "
              "machine has no /etc/slurm) and the layout's SharedStorage. All nodes see the current "
              "folder and HOME, even under /tmp. Nodes reach each other and nothing else. An "
@@ -388,37 +393,6 @@ static const struct tern_cmd exec_cmd = {
     .run = run_exec,
 };
 
-static const char *node_power, *node_cluster;
-static const struct tern_opt node_opts[] = {
-    {"power", 0, TERN_OPT_TEXT, "on|off", .to.text = &node_power,
-     .help = "off: a power cut without notice; on: it boots again"},
-    {"cluster", 'c', TERN_OPT_TEXT, "NAME", .to.text = &node_cluster,
-     .help = "of which cluster; else of the only one"},
-    {0},
-};
-
-static int run_node(int n, char **args, struct tern_err *err)
-{
-    (void)n;
-    if (!node_power || (strcmp(node_power, "on") != 0 && strcmp(node_power, "off") != 0))
-        return tern_err_set(err, TERN_USAGE, "--power: say on or off.");
-    char *name = tern_vcluster_find(node_cluster, err);
-    int rc = name ? tern_vcluster_power(name, args[0], strcmp(node_power, "on") == 0, err) : -1;
-    free(name);
-    return rc;
-}
-
-static const struct tern_cmd node_cmd = {
-    .name = "node",
-    .args = "NODE",
-    .summary = "cut a node's power, or give it back",
-    .examples = "  tern cluster node trn1-st-trn1-2 --power off\n",
-    .opts = node_opts,
-    .args_min = 1,
-    .args_max = 1,
-    .run = run_node,
-};
-
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
@@ -430,7 +404,8 @@ int main(int argc, char **argv)
         .summary = "check and render layouts, run them as a virtual cluster",
         .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it "
                  "holds settings for tern alone: 'gres: {neuron: false}' leaves the Neuron devices "
-                 "out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, 'virtual: "
+                 "out of Slurm, 'virtual: {dynamic: N, idle_s: S}' starts N dynamic nodes at "
+                 "once, and switches others off after S idle seconds, 'virtual: "
                  "{tmp_mib: N}' limits a virtual node's /tmp, and 'topology: {leaf: N}' puts N "
                  "nodes of a compute resource under one switch.",
         .verbs = verbs,

@@ -1,11 +1,14 @@
 #include "cmd/cluster/trouble.h"
 
+#include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *how, *cluster;
 
@@ -98,4 +101,98 @@ const struct tern_cmd mend_cmd = {
     .args_min = 1,
     .args_max = 1,
     .run = run_mend,
+};
+
+/* ------------------------------------------------------------------ power */
+
+/* ParallelCluster waits for ten minutes before it asks for a type again that was not to be had. */
+enum { BACK_OFF_S = 30 };
+
+static const char *power;
+static bool for_slurm;
+static const struct tern_opt node_opts[] = {
+    {"power", 0, TERN_OPT_TEXT, "on|off", .to.text = &power,
+     .help = "off: a power cut without notice; on: it boots again"},
+    {"for-slurm", 0, TERN_OPT_FLAG, .to.flag = &for_slurm,
+     .help = "as Slurm's ResumeProgram and SuspendProgram, in the cluster around this process: a "
+             "node that cannot be had is set down with the reason, and asked for again later"},
+    OPT_CLUSTER,
+    {0},
+};
+
+/* In a process of its own, as Slurm waits for this one: after the back-off the node counts as
+ * switched off, and the next job may ask for it. */
+static void give_back_later(const char *node)
+{
+    struct tern_err err = {0};
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return;
+    setsid();
+    sleep(BACK_OFF_S);
+    if (tern_slurm_node_update(node, TERN_SLURM_NODE_POWER_OFF, NULL, &err) < 0)
+        tern_warn("%s: %s", node, err.text);
+    _exit(0);
+}
+
+/* The reason is ParallelCluster's, which people search for. */
+static void tell_slurm(const char *node, const struct tern_err *why)
+{
+    struct tern_err err = {0};
+    char *reason =
+        tern_strf("(Code:%s)Failure when resuming nodes",
+                  why->code == TERN_TEMPFAIL ? "InsufficientInstanceCapacity" : "LaunchFailure");
+
+    tern_warn("%s", why->text);
+    if (tern_slurm_node_update(node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
+        tern_warn("%s: %s", node, err.text);
+    free(reason);
+    give_back_later(node);
+}
+
+static int run_node(int n, char **args, struct tern_err *err)
+{
+    const bool on = power && strcmp(power, "on") == 0;
+    char **hosts = NULL, *name = NULL;
+    size_t n_hosts = 0;
+    int rc = -1;
+
+    (void)n;
+    if (!on && (!power || strcmp(power, "off") != 0))
+        return tern_err_set(err, TERN_USAGE, "--power: say on or off.");
+    if (for_slurm && cluster)
+        return tern_err_set(err, TERN_USAGE, "--for-slurm is in one cluster: leave --cluster out.");
+    if (!for_slurm && !(name = tern_vcluster_find(cluster, err)))
+        return -1;
+    if (tern_slurm_hosts_expand(args[0], &hosts, &n_hosts, err) < 0)
+        goto out;
+    rc = 0;
+    for (size_t i = 0; i < n_hosts && rc == 0; i++) {
+        struct tern_err e = {0};
+        rc = tern_vcluster_power(name, hosts[i], on, &e);
+        if (rc < 0 && for_slurm) {
+            if (on && e.code != TERN_USAGE) /* else it is on already */
+                tell_slurm(hosts[i], &e);
+            rc = 0;
+        } else if (rc < 0) {
+            *err = e;
+        }
+    }
+out:
+    tern_slurm_hosts_free(hosts);
+    free(name);
+    return rc;
+}
+
+const struct tern_cmd node_cmd = {
+    .name = "node",
+    .args = "NODES",
+    .summary = "cut the power of nodes, or give it back",
+    .examples = "  tern cluster node trn1-st-trn1-2 --power off\n"
+                "  tern cluster node 'trn1-st-trn1-[1-3]' --power off\n",
+    .opts = node_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_node,
 };

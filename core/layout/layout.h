@@ -172,6 +172,7 @@ struct tern_layout {
                            its nodes cannot be rendered: one outside the catalogue, or "" for a
                            reservation's; NULL: all are known */
     bool memory_scheduling; /* EnableMemoryBasedScheduling */
+    int idle_minutes;       /* ScaledownIdletime; -1: dynamic nodes are never switched off */
     size_t n_queues, n_storage;
     struct tern_layout_queue *queues;
     struct tern_layout_storage *storage;
@@ -180,6 +181,8 @@ struct tern_layout {
     /* The sidecar (cluster.tern.yaml for cluster.yaml); defaults hold when there is none. */
     bool gres;           /* gres.neuron: Trainium devices as Slurm resources; default true */
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
+    int virtual_idle_s;  /* virtual.idle_s: a dynamic node is switched off so much later; 0: as
+                            ScaledownIdletime has it */
     int virtual_tmp_mib; /* virtual.tmp_mib: room of a node's /tmp; 0: that of this machine's disk
                           */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
@@ -281,7 +284,9 @@ struct tern_layout_local {
     const char *plugin;   /* path of tern_spank.so and its arguments; NULL for none */
     const char *tmp;      /* TmpFS, with %n; NULL where every node has its own /tmp */
     int port;             /* plain mode: slurmctld's, and node i (from 1) gets port + i; else 0 */
-    int dynamic;          /* so many dynamic nodes a resource are really there */
+    int dynamic;          /* so many dynamic nodes a resource are there from the beginning */
+    bool fleet;           /* the others are started by conf_dir/resume when a job wants them, and
+                             switched off by conf_dir/suspend; else nothing starts them */
 };
 
 /* The texts; each is empty when the layout needs no such file. */

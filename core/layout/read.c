@@ -60,6 +60,7 @@ static void read_scheduling(struct tern_layout *l, const struct tern_yaml_node *
     const struct tern_yaml_node *settings = tern_layout_map(s, "SlurmSettings");
 
     l->memory_scheduling = tern_layout_bool(settings, "EnableMemoryBasedScheduling", false);
+    l->idle_minutes = (int)tern_layout_int(settings, "ScaledownIdletime", 10);
     tern_layout_read_settings(tern_layout_list(settings, "CustomSlurmSettings"), &l->custom);
     tern_layout_read_queues(l, tern_layout_list(s, "SlurmQueues"));
 }

@@ -64,7 +64,7 @@ static bool is_word(const char *words, const char *text, char *hint, size_t size
     }
     all[n] = NULL;
     const char *near = tern_str_nearest(text, all);
-    snprintf(hint, size, near ? " Did you mean '%s'?" : "", near);
+    snprintf(hint, size, near ? " Did you mean '%s'?" : "%s", near ? near : "");
     free(copy);
     return found;
 }

@@ -99,7 +99,7 @@ static void settings(struct tern_buf *b, const struct tern_layout_settings *s, c
         tern_buf_printf(b, "%s%s=%s%s", before, s->at[i].key, s->at[i].value, after);
 }
 
-/* So many of a group's nodes are really there; the rest are FUTURE. */
+/* So many of a group's nodes are there from the beginning. */
 static int present(const struct tern_layout_group *g, const struct tern_layout_local *c)
 {
     return !g->dynamic ? g->count : !c ? 0 : c->dynamic < g->count ? c->dynamic : g->count;
@@ -137,6 +137,37 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c, in
                     "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"
                     "nohold_on_prolog_fail\n",
                     patience_s, patience_s);
+}
+
+/* Dynamic nodes as ParallelCluster has them, on which jobs wait for seconds here, not minutes.
+ * cloud_dns: /etc/hosts has their addresses. */
+static void fleet_head(struct tern_buf *b, const struct tern_layout *l,
+                       const struct tern_layout_local *c, const struct tern_layout_group *groups,
+                       size_t n)
+{
+    const char *sep = "SuspendExcNodes=";
+
+    tern_buf_printf(b,
+                    "PrivateData=cloud\n"
+                    "SlurmctldParameters=idle_on_node_suspend,cloud_dns,power_save_interval=1,"
+                    "power_save_min_interval=0\n"
+                    "ResumeProgram=%s/resume\nResumeTimeout=60\nResumeRate=0\n"
+                    "SuspendProgram=%s/suspend\nSuspendTimeout=5\nSuspendRate=0\n",
+                    c->conf_dir, c->conf_dir);
+    if (l->idle_minutes < 0 && !l->virtual_idle_s)
+        tern_buf_puts(b, "SuspendTime=INFINITE\n");
+    else
+        tern_buf_printf(b, "SuspendTime=%d\n",
+                        l->virtual_idle_s ? l->virtual_idle_s : l->idle_minutes * 60);
+    for (size_t i = 0; i < n; i++) {
+        int here = present(&groups[i], c);
+        char *name = here ? numbered(&groups[i], 1, here) : NULL;
+        if (here)
+            tern_buf_printf(b, "%s%s", sep, name);
+        sep = here ? "," : sep;
+        free(name);
+    }
+    tern_buf_puts(b, *sep == ',' ? "\n" : "");
 }
 
 static void site_head(struct tern_buf *b, const struct tern_layout *l)
@@ -183,7 +214,8 @@ static void node_line(struct tern_buf *b, const struct tern_layout *l,
 }
 
 /* A group's lines: one, or where nodes share an address, one that lists their ports too.  Dynamic
- * nodes that are not there are FUTURE: slurm.conf knows them and nothing waits for them. */
+ * nodes that are not there are CLOUD where something starts them, else FUTURE: slurm.conf knows
+ * them and nothing waits for them. */
 static void group_lines(struct tern_buf *b, const struct tern_layout *l,
                         const struct tern_layout_group *g, const struct tern_layout_local *c,
                         int *port)
@@ -205,7 +237,7 @@ static void group_lines(struct tern_buf *b, const struct tern_layout *l,
         char *name = numbered(g, here + 1, g->count);
         node_line(b, l, g, name);
         free(name);
-        tern_buf_puts(b, " State=FUTURE\n");
+        tern_buf_printf(b, " State=%s\n", c && c->fleet ? "CLOUD" : "FUTURE");
     }
 }
 
@@ -236,7 +268,7 @@ static void slurm_conf(struct tern_buf *b, const struct tern_layout *l,
     int port = c ? c->port : 0, nodes = 0;
 
     for (size_t i = 0; i < n; i++)
-        nodes += present(&groups[i], c);
+        nodes += c && c->fleet ? groups[i].count : present(&groups[i], c);
     first_line(b, "slurm.conf", l);
     if (!c && l->slurm_release)
         tern_buf_printf(b, "# For Slurm %d.%02d.\n", l->slurm_release / 100,
@@ -245,6 +277,8 @@ static void slurm_conf(struct tern_buf *b, const struct tern_layout *l,
         local_head(b, c, nodes);
     else
         site_head(b, l);
+    if (c && c->fleet)
+        fleet_head(b, l, c, groups, n);
     tern_buf_printf(b,
                     "SelectType=select/cons_tres\nSelectTypeParameters=%s\n"
                     "ReturnToService=2\n%s"

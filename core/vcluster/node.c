@@ -135,7 +135,9 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
 {
     struct tern_err err = {0};
     const char *name = p->nodes[i].name;
-    char byte, *const argv[] = {p->slurmd, "-D", NULL};
+    /* -b: it has just booted, which a node of the fleet must have; the kernel's uptime is not its
+     * own. */
+    char byte, *const argv[] = {p->slurmd, "-D", p->nodes[i].fleet ? "-b" : NULL, NULL};
     char log[100];
     pid_t slurmd = -1, munged = -1;
 

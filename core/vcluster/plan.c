@@ -168,49 +168,58 @@ bool tern_vcluster_plan_locked(const char *dir)
 
 /* ------------------------------------------------------------------ the plan */
 
+/* Does one machine hold all dynamic nodes beside the others?  Else they stay FUTURE, as in plain
+ * mode: a host that Slurm's programs would start lies in namespaces. */
+static bool fits_fleet(const struct tern_layout_group *g, size_t n)
+{
+    size_t all = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all += (size_t)g[i].count;
+    return all <= MAX_NODES;
+}
+
+static int add_nodes(struct tern_vcluster_plan *p, const struct tern_layout_group *g, bool fleet,
+                     struct tern_err *err)
+{
+    const int begun =
+        g->dynamic && g->count > p->layout->virtual_dynamic ? p->layout->virtual_dynamic : g->count;
+    const int count = fleet ? g->count : begun;
+
+    for (int k = 1; k <= count; k++) {
+        if (p->n_nodes == MAX_NODES)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: more than the %d nodes that one machine may run. Lower "
+                                "MinCount.",
+                                p->layout->path, MAX_NODES);
+        struct tern_vcluster_plan_node *node = &p->nodes[p->n_nodes++];
+        char *name = tern_layout_node_name(g, k);
+        snprintf(node->name, sizeof node->name, "%s", name);
+        node->chips = g->resource->type->chips;
+        node->fleet = k > begun;
+        p->n_fleet += node->fleet;
+        free(name);
+    }
+    return 0;
+}
+
 static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     const struct tern_layout *l = p->layout;
-    size_t n_groups, n = 0;
-    int rc = -1;
+    size_t n_groups;
+    int rc = 0;
 
     if (tern_layout_usable(l, err) < 0)
         return -1;
-    struct tern_layout_group *g = tern_layout_groups(l, &n_groups);
-    for (size_t i = 0; i < n_groups; i++) {
-        if (g[i].dynamic && g[i].count > l->virtual_dynamic)
-            g[i].count = l->virtual_dynamic;
-        n += (size_t)g[i].count;
-    }
-    if (n == 0) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: no static nodes (MinCount is 0 everywhere). Start "
-                     "dynamic ones: put 'virtual: {dynamic: 4}' into the .tern.yaml beside it.",
-                     l->path);
-        goto out;
-    }
-    if (n > MAX_NODES) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: %zu nodes are more than the %d that one machine "
-                     "may run. Lower MinCount.",
-                     l->path, n, MAX_NODES);
-        goto out;
-    }
-    p->nodes = tern_alloc(n, sizeof *p->nodes, "nodes", err);
+    p->nodes = tern_alloc(MAX_NODES, sizeof *p->nodes, "nodes", err);
     if (!p->nodes)
-        goto out;
-    for (size_t i = 0; i < n_groups; i++) {
-        for (int k = 1; k <= g[i].count; k++) {
-            tern_assert_cmp(p->n_nodes, <, n);
-            struct tern_vcluster_plan_node *node = &p->nodes[p->n_nodes++];
-            char *name = tern_layout_node_name(&g[i], k);
-            snprintf(node->name, sizeof node->name, "%s", name);
-            node->chips = g[i].resource->type->chips;
-            free(name);
-        }
-    }
-    rc = 0;
-out:
+        return -1;
+    struct tern_layout_group *g = tern_layout_groups(l, &n_groups);
+    const bool fleet = fits_fleet(g, n_groups);
+    for (size_t i = 0; i < n_groups && rc == 0; i++)
+        rc = add_nodes(p, &g[i], fleet, err);
+    if (rc == 0 && p->n_nodes == 0)
+        rc = tern_err_set(err, TERN_USAGE, "%s: no nodes to start.", l->path);
     free(g);
     return rc;
 }
@@ -439,6 +448,31 @@ static int free_ports(int n)
     return 0;
 }
 
+/* Slurm's ResumeProgram and SuspendProgram, which may have no arguments of their own. */
+static int write_fleet(const struct tern_vcluster_plan *p, struct tern_err *err)
+{
+    static const struct {
+        const char *file, *power;
+    } programs[] = {{"etc/resume", "on"}, {"etc/suspend", "off"}};
+    char *bin = tern_fs_self_dir();
+    int rc = bin ? 0 : tern_err_set(err, TERN_FAILED, "this program's folder is not known");
+
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        struct tern_buf b = {0};
+        tern_buf_puts(&b, "#!/bin/sh\nexec ");
+        tern_buf_word(&b, bin);
+        tern_buf_printf(
+            &b, "/tern-cluster node \"$1\" --power %s --for-slurm >>%s/log/fleet.log 2>&1\n",
+            programs[i].power, TERN_VCLUSTER_ROOT_STATE);
+        rc = tern_buf_check(&b, programs[i].file, err);
+        if (rc == 0)
+            rc = write_file(p->dir, programs[i].file, b.data, b.len, 0755, err);
+        tern_buf_free(&b);
+    }
+    free(bin);
+    return rc;
+}
+
 static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN;
@@ -465,6 +499,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,
         .dynamic = p->layout->virtual_dynamic,
+        .fleet = !plain && p->n_fleet > 0,
     };
     int rc = tern_layout_render(p->layout, &local, &c, err);
     const struct {
@@ -503,10 +538,17 @@ static int check_plain(struct tern_vcluster_plan *p, struct tern_err *err)
                             "%s: too long for a socket's path. Set "
                             "TERN_CLUSTER_HOME to a shorter one.",
                             p->dir);
-    p->port = free_ports((int)p->n_nodes);
+    const size_t n = p->n_nodes - p->n_fleet;
+    if (n == 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: no static nodes (MinCount is 0 everywhere), and plain mode starts "
+                            "none when a job wants it. Start dynamic ones: put 'virtual: {dynamic: "
+                            "4}' into the .tern.yaml beside it.",
+                            p->layout->path);
+    p->port = free_ports((int)n);
     if (!p->port)
         return tern_err_set(err, TERN_TEMPFAIL, "no %zu free ports in a row from 26817 to 32767.",
-                            p->n_nodes + 1);
+                            n + 1);
     return 0;
 }
 
@@ -518,6 +560,8 @@ int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
 
     if (rc == 0)
         rc = make_dirs(p, err);
+    if (rc == 0 && p->n_fleet && p->mode != TERN_VCLUSTER_PLAIN)
+        rc = write_fleet(p, err);
     if (rc == 0)
         rc = name_user(p, err);
     if (rc == 0)

@@ -10,6 +10,7 @@ struct tern_vcluster_plan_node {
     char name[80]; /* two names of 25, "-st-", and a number */
     int chips;     /* Neuron devices */
     pid_t pid;     /* its init (plain: its slurmd), as the supervisor sees it; 0: off */
+    bool fleet;    /* off until Slurm wants it */
     enum tern_vcluster_trouble trouble;
     pid_t brake; /* of a slow node: the process that holds it up, or 0 */
 };
@@ -26,7 +27,7 @@ struct tern_vcluster_plan {
     char *plugin;                      /* or NULL */
     char *munged, *slurmctld, *slurmd; /* absolute */
     char *bin;                         /* the folder of srun and the others, likewise */
-    size_t n_nodes;
+    size_t n_nodes, n_fleet;           /* those of the fleet among them */
     struct tern_vcluster_plan_node *nodes;
 };
 

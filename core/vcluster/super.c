@@ -176,6 +176,8 @@ static int start_nodes(struct super *s, int go, int trouble, struct tern_err *er
     struct tern_vcluster_plan *p = s->plan;
 
     for (size_t i = 0; i < p->n_nodes; i++) {
+        if (p->nodes[i].fleet)
+            continue;
         p->nodes[i].pid = tern_vcluster_node_start(p, i, go, trouble, err);
         if (p->nodes[i].pid < 0 ||
             tern_vcluster_net_link_node((int)i + 1, p->nodes[i].pid, err) < 0)
@@ -189,7 +191,7 @@ static int start_plain(struct super *s, struct tern_err *err)
     if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->plan->n_nodes; i++)
-        if (tern_vcluster_node_start_plain(s->plan, i, err) < 0)
+        if (!s->plan->nodes[i].fleet && tern_vcluster_node_start_plain(s->plan, i, err) < 0)
             return -1;
     return 0;
 }

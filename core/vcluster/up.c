@@ -109,13 +109,16 @@ static int wait_idle(size_t want, int64_t deadline_ns, struct idle_word *w)
 
     for (;;) {
         struct tern_slurm_nodes *nodes = NULL;
+        bool known = false;
         size_t idle = 0;
         const struct tern_slurm_node *bad = NULL;
         if (tern_slurm_nodes_load(&nodes, &err) == 0) {
+            known = true;
             for (size_t i = 0; i < nodes->n; i++) {
-                if (strcmp(nodes->node[i].state, "idle") == 0)
+                const char *state = nodes->node[i].state;
+                if (strcmp(state, "idle") == 0)
                     idle++;
-                else if (!tern_str_starts(nodes->node[i].state, "future"))
+                else if (!tern_str_starts(state, "future") && strcmp(state, "idle~") != 0)
                     bad = &nodes->node[i];
             }
             snprintf(w->text, sizeof w->text, "%zu of %zu nodes are idle; %s is %s%s%s", idle, want,
@@ -125,7 +128,7 @@ static int wait_idle(size_t want, int64_t deadline_ns, struct idle_word *w)
             snprintf(w->text, sizeof w->text, "%s", err.text);
         }
         tern_slurm_nodes_free(nodes);
-        if (idle >= want) {
+        if (known && idle >= want) {
             w->text[0] = '\0';
             return 0;
         }
@@ -152,7 +155,7 @@ static int idle_in_head(const void *question, void *out, struct tern_err *err)
 static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
                       int64_t deadline_ns, struct tern_err *err)
 {
-    struct idle_question q = {.want = p->n_nodes, .deadline_ns = deadline_ns};
+    struct idle_question q = {.want = p->n_nodes - p->n_fleet, .deadline_ns = deadline_ns};
     struct idle_word w = {{0}};
     struct tern_vcluster_enter_call call;
 
@@ -302,7 +305,8 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
         snprintf(done.name, sizeof done.name, "%s", p.name);
         done.mode = p.mode;
         done.user_namespace = p.user_namespace;
-        done.n_nodes = p.n_nodes;
+        done.n_nodes = p.n_nodes - p.n_fleet;
+        done.n_fleet = p.mode == TERN_VCLUSTER_PLAIN ? 0 : p.n_fleet;
         done.seconds = (double)(tern_clock_boot_ns() - begin) / 1e9;
         *up = done;
     } else {

@@ -52,7 +52,8 @@ struct tern_vcluster_up {
     enum tern_vcluster_mode mode; /* what it became */
     bool user_namespace;
     char missing[900]; /* why it is plain and which features it lacks; "" otherwise */
-    size_t n_nodes;
+    size_t n_nodes;    /* that are idle now */
+    size_t n_fleet;    /* that Slurm starts when a job wants them */
     double seconds;
 };
 

@@ -45,9 +45,9 @@ run tern cluster check dynamic.yaml; status 0
 run tern cluster up dynamic.yaml --name 'a b'; status 2
 err_has 'is not a name for a cluster'
 if PATH=$PATH:/usr/sbin:/usr/local/sbin:/opt/slurm/sbin:${SLURM_PREFIX:+$SLURM_PREFIX/sbin} command -v slurmctld >/dev/null; then
-    run tern cluster up dynamic.yaml; status 2
+    run tern cluster up dynamic.yaml --mode plain; status 2
     err_has 'no static nodes'
-    [ ! -e clusters ]; ok $? 'a refused cluster leaves no folder'
+    [ ! -e clusters/dynamic ]; ok $? 'a refused cluster leaves no folder'
     mkdir -p clusters/photos; echo mine >clusters/photos/one
     run tern cluster up "$template" --name photos; status 2
     run tern cluster down photos; status 2

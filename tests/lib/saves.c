@@ -175,7 +175,7 @@ int rename(const char *from, const char *to)
             fclose(f);
         }
     }
-    return (int)syscall(SYS_rename, from, to);
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 int unlinkat(int fd, const char *name, int flags)

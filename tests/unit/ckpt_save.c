@@ -48,7 +48,7 @@ int mkdir(const char *path, mode_t mode)
     while (held && strcmp(held, "mkdir") == 0 && strstr(path, ".tmp-"))
         pthread_cond_wait(&opened, &lock);
     pthread_mutex_unlock(&lock);
-    return (int)syscall(SYS_mkdir, path, mode);
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 int fallocate(int fd, int mode, off_t from, off_t len)

@@ -245,7 +245,9 @@ static void test_plan(void)
 
     struct tern_layout *l = layout_of(2, 5, 1);
     works(tern_vcluster_plan_make(&p, l, &o, &err), "a plan is made");
-    ok(p.n_nodes == 3, "a plan has static nodes and as many dynamic ones as the sidecar says");
+    ok(p.n_nodes == 5 && p.n_fleet == 2,
+       "a plan begins with static nodes and as many dynamic ones as the sidecar says");
+    ok(!p.nodes[2].fleet && p.nodes[3].fleet, "the others are started by Slurm");
     is(p.name, "trn", "a cluster without a name has its layout's");
     is(p.nodes[0].name, "q-st-cr-1", "static nodes come first");
     is(p.nodes[2].name, "q-dy-cr-1", "dynamic nodes come last");
@@ -263,8 +265,15 @@ static void test_plan(void)
 
     o.name = NULL;
     l = layout_of(0, 5, 0);
-    ok(tern_vcluster_plan_make(&p, l, &o, &err) < 0 && strstr(err.text, "no static nodes"),
-       "a layout without nodes to start is refused");
+    ok(tern_vcluster_plan_make(&p, l, &o, &err) == 0 && p.n_nodes == 5 && p.n_fleet == 5 &&
+           p.nodes[4].fleet,
+       "nodes of a layout without static ones are started by Slurm");
+    tern_vcluster_plan_free(&p);
+    tern_layout_free(l);
+    l = layout_of(3, 2049, 0);
+    ok(tern_vcluster_plan_make(&p, l, &o, &err) == 0 && p.n_nodes == 3 && p.n_fleet == 0,
+       "dynamic nodes that are too many for a machine are left out");
+    tern_vcluster_plan_free(&p);
     tern_layout_free(l);
     l = layout_of(2049, 2049, 0);
     ok(tern_vcluster_plan_make(&p, l, &o, &err) < 0 && strstr(err.text, "more than the 2048"),
@@ -294,10 +303,13 @@ static void test_namespaces_written(const struct tern_layout *l)
     has(conf, "StateSaveLocation=" TERN_VCLUSTER_ROOT_STATE "/state",
         "slurmctld's state is where the head sees the cluster's folder");
     has(conf, "NodeName=q-st-cr-[1-2]", "slurm.conf has the static nodes");
+    has(conf, "SuspendExcNodes=q-st-cr-[1-2],q-dy-cr-1\n", "Slurm does not switch off those nodes");
+    ok(stat(textf("%s/etc/resume", p.dir), &st) == 0 && (st.st_mode & 0777) == 0755,
+       "Slurm has a program that starts dynamic nodes");
     ok(!strstr(strchr(conf, '\n'), folder), "in namespaces slurm.conf knows no folder of the host");
     is(text_of(p.dir, "etc/hosts"),
        "127.0.0.1 localhost\n10.200.0.1 head\n10.200.1.1 q-st-cr-1\n10.200.1.2 q-st-cr-2\n"
-       "10.200.1.3 q-dy-cr-1\n",
+       "10.200.1.3 q-dy-cr-1\n10.200.1.4 q-dy-cr-2\n10.200.1.5 q-dy-cr-3\n",
        "every node finds the head and the others by name");
     is(text_of(p.dir, "etc/plugstack.conf"),
        textf("optional /p/tern_spank.so a=1 bin=%s conf=%s/slurm.conf\n", p.bin,

@@ -76,6 +76,7 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
  * named before stays when it is gone. */
 static int remember_model(struct train *t, const char *path, struct tern_err *err)
 {
+    json_decref(t->checkpoint.model); /* of a checkpoint that was damaged */
     t->checkpoint.model = tern_inputs_model(t->recipe);
     if (!path)
         return 0;
@@ -262,6 +263,9 @@ static int set_up(struct train *t, struct tern_err *err)
         rc = -1;
     if (rc == 0)
         tern_train_local_trim(t);
+    if (t->recipe->checkpoint.partner &&
+        (tern_train_agree(t, rc, err) < 0 || tern_train_partner_open(t, err) < 0))
+        return -1;
     double lacking = rc == 0 ? tern_train_staging_open(t) : 0;
     if (tern_train_agree_sum(t, rc, &lacking, err) < 0)
         return -1;
@@ -300,6 +304,7 @@ void tern_train_teardown(struct train *t)
     json_decref(t->checkpoint.model);
     tern_train_groups_close(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
+    tern_train_partner_free(t);
     tern_train_pass_close(t);
     tern_train_units_close(t);
     tern_llama_free(t->model);

@@ -64,6 +64,7 @@ enum {
     TERN_CKPT_DIMS = 4,       /* weights have two at most; two to spare */
     TERN_CKPT_NAME_MAX = 255, /* bytes of an array's name */
     TERN_CKPT_ULID = 27,      /* a ULID's 26 characters and the NUL */
+    TERN_CKPT_KEPT = 3,       /* local checkpoints that a save keeps beside the newest */
 };
 
 /* The manifest's name in a checkpoint's folder, and its largest size: 200 bytes a slice, a million
@@ -212,8 +213,8 @@ struct tern_ckpt_save_options {
     /* `dir` is a folder of each node, and its checkpoint has the shards of that node's ranks
      * (local.h).  Nothing is told, and the fence is rank 0's. */
     bool local;
-    int node;      /* of a local save: the same on the ranks that share `dir`, and on no others */
-    uint64_t kept; /* of a local save: a step in `dir` that stays, beside the newest; 0: none */
+    int node; /* of a local save: the same on the ranks that share `dir`, and on no others */
+    uint64_t kept[TERN_CKPT_KEPT]; /* of a local save: steps in `dir` that stay; 0: none */
 };
 
 struct tern_ckpt_saved {

@@ -17,7 +17,8 @@
 
 /* ------------------------------------------------------------------ the folder */
 
-int tern_ckpt_local_prune(const char *dir, uint64_t kept, struct tern_err *err)
+int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
+                          struct tern_err *err)
 {
     struct tern_ckpt_entry *have = NULL;
     size_t n = 0;
@@ -28,7 +29,10 @@ int tern_ckpt_local_prune(const char *dir, uint64_t kept, struct tern_err *err)
     int rc = 0;
     for (size_t i = n; rc == 0 && i-- > 0;) {
         const bool named = have[i].state == TERN_CKPT_GOOD || have[i].state == TERN_CKPT_BROKEN;
-        if (!named || (!newest && have[i].step != kept))
+        bool stays = newest;
+        for (int k = 0; k < TERN_CKPT_KEPT; k++)
+            stays |= have[i].step == kept[k];
+        if (!named || !stays)
             rc = tern_fs_remove_tree(have[i].path, err);
         newest = newest && !named;
     }
@@ -65,6 +69,21 @@ bool tern_ckpt_local_is_marked(const char *path)
     return is;
 }
 
+int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *text, size_t len,
+                                 struct tern_err *err)
+{
+    char *path = tern_strf("%s/step-%08" PRIu64, dir, step);
+    char *manifest = tern_strf("%s/%s", path, TERN_CKPT_MANIFEST);
+    int rc = 0;
+
+    if (!tern_fs_exists(manifest) && (tern_fs_mkdirs(path, 0700, err) < 0 ||
+                                      tern_fs_replace(manifest, text, len, 0600, err) < 0))
+        rc = -1;
+    free(manifest);
+    free(path);
+    return rc;
+}
+
 /* ------------------------------------------------------------------ find */
 
 /* A search on one rank. */
@@ -74,10 +93,11 @@ struct search {
     int nth, of; /* this rank among those of its node */
 };
 
-/* What rank 0 proposes: a checkpoint whose manifest its node has. */
+/* What a node proposes: the newest checkpoint whose manifest it has. */
 struct proposal {
     uint64_t step, parts; /* parts 0: there is none */
     char digest[65];
+    char refused[500]; /* why a newer one may not be taken; "": there is none */
 };
 
 static int gather(const struct search *f, const void *in, void *out, size_t bytes,
@@ -125,7 +145,15 @@ static int check_owner(const char *dir, struct tern_err *err)
     return 0;
 }
 
-/* Rank 0: the newest before step `before` that may be taken. */
+static void refuse(struct proposal *p, uint64_t step, const struct tern_err *why)
+{
+    if (!p->refused[0])
+        snprintf(p->refused, sizeof p->refused,
+                 "the nodes' checkpoint of step %" PRIu64 " is passed over: %.400s", step,
+                 why->text);
+}
+
+/* A node's first rank: the newest before step `before` that may be taken. */
 static void propose(const struct search *f, uint64_t before, struct proposal *p)
 {
     struct tern_ckpt_entry *have = NULL;
@@ -133,7 +161,7 @@ static void propose(const struct search *f, uint64_t before, struct proposal *p)
     size_t n = 0;
 
     memset(p, 0, sizeof *p);
-    if (f->rank != 0 || !tern_fs_exists(f->o->dir))
+    if (f->nth != 0 || !tern_fs_exists(f->o->dir))
         return;
     if (check_owner(f->o->dir, &why) < 0 || tern_ckpt_list(f->o->dir, &have, &n, &why) < 0) {
         tern_warn("the nodes' checkpoints are passed over: %s", why.text);
@@ -146,15 +174,33 @@ static void propose(const struct search *f, uint64_t before, struct proposal *p)
         struct tern_ckpt *c = tern_ckpt_local_open(have[i].path, &why);
         const int may = c ? f->o->may_take(f->o->ctx, c, &why) : -1;
         if (may < 0) {
-            tern_info("the nodes' checkpoint of step %" PRIu64 " is passed over: %s", have[i].step,
-                      why.text);
+            refuse(p, have[i].step, &why);
         } else if (may > 0) {
-            *p = (struct proposal){.step = have[i].step, .parts = tern_ckpt_parts(c)};
+            p->step = have[i].step;
+            p->parts = tern_ckpt_parts(c);
             snprintf(p->digest, sizeof p->digest, "%s", tern_ckpt_digest(c));
         }
         tern_ckpt_close(c);
     }
     tern_ckpt_list_free(have, n);
+}
+
+/* The newest of the nodes' proposals, of the lowest rank; NULL: there is none.  Rank 0 says what is
+ * refused. */
+static const struct proposal *choose(const struct search *f, const struct proposal *all)
+{
+    const struct proposal *best = NULL;
+    const char *said = "";
+
+    for (int r = 0; r < f->size; r++) {
+        if (all[r].parts && (!best || all[r].step > best->step))
+            best = &all[r];
+        if (f->rank != 0 || !all[r].refused[0] || strcmp(all[r].refused, said) == 0)
+            continue;
+        said = all[r].refused;
+        tern_info("%.*s", (int)sizeof all[r].refused, said);
+    }
+    return best;
 }
 
 /* Is file `i` here, and whole? */
@@ -220,14 +266,14 @@ static void tell_absent(const struct search *f, const struct proposal *p, size_t
     uint64_t bytes;
 
     tern_info("the nodes' checkpoint of step %" PRIu64
-              " is passed over: no node of this attempt has %zu of its %" PRIu64
-              " files whole, such as %s",
-              p->step, absent, p->parts, c ? tern_ckpt_part(c, which, &bytes) : "its manifest");
+              " is passed over: no node of this attempt has %zu of its %" PRIu64 " files whole%s%s",
+              p->step, absent, p->parts, c ? ", such as " : "",
+              c ? tern_ckpt_part(c, which, &bytes) : "");
     tern_ckpt_close(c);
     free(path);
 }
 
-/* 1: rank 0's proposal is complete; 0: it is not. */
+/* 1: the proposal is complete; 0: it is not. */
 static int examine(const struct search *f, const struct proposal *p, unsigned char **ret_parts,
                    struct tern_err *err)
 {
@@ -260,6 +306,7 @@ int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ck
     struct search f = {
         .o = o, .rank = o->peers ? o->peers->rank : 0, .size = o->peers ? o->peers->size : 1};
     struct proposal mine, *all = tern_alloc((size_t)f.size, sizeof *all, "proposals", err);
+    const struct proposal *best = NULL;
     uint64_t before = UINT64_MAX;
     unsigned char *parts = NULL;
     int rc = all ? find_mates(&f, err) : -1;
@@ -267,13 +314,15 @@ int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ck
     while (rc == 0) {
         propose(&f, before, &mine);
         rc = gather(&f, &mine, all, sizeof mine, err);
-        if (rc < 0 || all[0].parts == 0)
+        best = rc == 0 ? choose(&f, all) : NULL;
+        if (!best)
             break;
-        before = all[0].step;
-        rc = examine(&f, &all[0], &parts, err);
+        before = best->step;
+        rc = examine(&f, best, &parts, err);
     }
     if (rc == 1)
-        *ret_found = (struct tern_ckpt_local){.step = before, .parts = parts};
+        *ret_found =
+            (struct tern_ckpt_local){.step = before, .rank = (int)(best - all), .parts = parts};
     free(all);
     return rc;
 }

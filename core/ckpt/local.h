@@ -8,9 +8,9 @@
  *             config.json ...                     on the node of rank 0
  *             flushed                             it was published in the folder of all ranks
  *
- * A local checkpoint is complete when the nodes of all ranks have all its files.  No node has the
- * files of another: losing one node loses the newest local checkpoint, and the folder of all ranks
- * has an older one.
+ * A local checkpoint is complete when the nodes of all ranks have all its files.  Unless a node has
+ * copies of another's (stream.h), losing one node loses the newest local checkpoint, and the folder
+ * of all ranks has an older one.
  *
  *     tern_ckpt_save_begin           with `local`: saved on the nodes
  *     tern_ckpt_flush_begin, _is_ready, _advance, _free    brought to the folder of all ranks
@@ -25,8 +25,14 @@
 struct tern_ckpt *tern_ckpt_local_open(const char *path, struct tern_err *err);
 
 /* Removes from the node's folder `dir` what a save left half-written, and all checkpoints but the
- * newest and that of step `kept` (0: none). */
-int tern_ckpt_local_prune(const char *dir, uint64_t kept, struct tern_err *err);
+ * newest and those of steps `kept` (0: none). */
+int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
+                          struct tern_err *err);
+
+/* The manifest of step `step`, from another node, for the node's folder `dir`, unless it has one.
+ */
+int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *text, size_t len,
+                                 struct tern_err *err);
 
 /* The checkpoint of step `step` in the node's folder `dir` is in the folder of all ranks, too. */
 int tern_ckpt_local_mark(const char *dir, uint64_t step, struct tern_err *err);
@@ -62,8 +68,8 @@ struct tern_ckpt_local_options {
     const char *dir; /* the node's folder of the run */
     int node;        /* the same on the ranks that share `dir` */
     const struct tern_ckpt_peers *peers;
-    /* On rank 0: 1: the run may go on from `c`; 0: it is older than others that are at hand, and
-     * not wanted; -1 with `err`: the reason, for people. */
+    /* On the first rank of each node: 1: the run may go on from `c`; 0: it is older than others
+     * that are at hand, and not wanted; -1 with `err`: the reason, for people. */
     int (*may_take)(void *ctx, const struct tern_ckpt *c, struct tern_err *err);
     void *ctx;
 };
@@ -71,6 +77,7 @@ struct tern_ckpt_local_options {
 /* A complete local checkpoint. */
 struct tern_ckpt_local {
     uint64_t step;
+    int rank;             /* one whose node has the manifest */
     unsigned char *parts; /* the files that this rank has verified, for a flush; to be freed */
 };
 

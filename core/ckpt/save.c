@@ -299,8 +299,8 @@ static int take_options(struct tern_ckpt_saving *s, const struct tern_ckpt_save_
         .ctx = o->ctx,
         .local = o->local,
         .node = o->node,
-        .kept = o->kept,
     };
+    memcpy(s->o.kept, o->kept, sizeof s->o.kept);
     s->files = json_array();
     return arrays && files ? 0 : -1;
 }

@@ -157,6 +157,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help =
          "folder on each node's own storage, such as /local/nvme/ckpt: each checkpoint is written "
          "there first, and copied to checkpoint.dir while training goes on"},
+    {"checkpoint.partner", KEY_YESNO, AT(checkpoint.partner), .late = true,
+     .help = "with checkpoint.local, another node gets a copy of each node's files, so that the "
+             "loss of one node loses no checkpoint"},
     {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
      .help =
          "folder or s3://BUCKET/PREFIX that gets a verified copy of each checkpoint; a run whose "

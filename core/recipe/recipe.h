@@ -192,6 +192,7 @@ struct tern_recipe {
         int64_t keep_every; /* steps whose checkpoints stay for good; 0: none */
         char *mirror;       /* folder or s3:// URL that gets a copy of each */
         char *local;        /* folder of each node that gets each first; NULL: none */
+        bool partner;       /* another node gets a copy of what is there */
     } checkpoint;
     struct {
         char *dir;         /* NULL: the site's (tern_site_fill) */

@@ -104,6 +104,9 @@ int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
     if (local && r->workload.command)
         return tern_recipe_fail(r, "checkpoint.local", err,
                                 "is for tern's own trainer; workload.command saves by itself.");
+    if (r->checkpoint.partner && !local)
+        return tern_recipe_fail(r, "checkpoint.partner", err,
+                                "without checkpoint.local there is nothing to copy.");
     if (local && strstr(local, "://"))
         return tern_recipe_fail(r, "checkpoint.local", err,
                                 "'%s' is no folder on a node's own storage.", local);

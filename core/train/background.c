@@ -160,6 +160,8 @@ void tern_train_save_last(struct train *t)
 
     if (finish(t, &why) < 0 || tern_train_local_finish(t, &why) < 0)
         tell(t, not_saved(t, what), "", &why);
+    if (t->checkpoint.met)
+        tern_train_partner_stop(t, &why);
     /* As in tern_train_save. */
     if (pending && t->checkpoint.met)
         tern_fabric_barrier(t->world, &why);
@@ -198,7 +200,8 @@ static int finish_local(struct train *t, struct tern_err *err)
 int tern_train_save(struct train *t, struct tern_err *err)
 {
     if (tern_train_save_settle(t, err) < 0 || tern_train_local_settle(t, err) < 0 ||
-        start(t, /* staging= */ NULL, err) < 0 || finish(t, err) < 0 || finish_local(t, err) < 0)
+        start(t, /* staging= */ NULL, err) < 0 || finish(t, err) < 0 || finish_local(t, err) < 0 ||
+        tern_train_partner_stop(t, err) < 0)
         return -1;
     /* A rank that ended before rank 0 is done would end rank 0 (srun --kill-on-bad-exit). */
     return tern_fabric_barrier(t->world, err);

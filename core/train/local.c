@@ -215,6 +215,11 @@ int tern_train_local_go_on(struct train *t, struct tern_err *err)
 
     if (l->flush && l->all_ready && advance_flush(t, &why) < 0)
         return fail_flush(t, &why, err);
+    if (tern_train_partner_go_on(t, err) < 0)
+        return -1;
+    if (l->all_idle)
+        tern_train_partner_begin(t);
+    l->all_idle = false;
     /* A save to checkpoint.dir would lose its temporary folder to a flush that prunes. */
     const bool direct = t->checkpoint.saving && !t->checkpoint.saving_local;
     if (!l->flush && !direct && l->step > l->done &&
@@ -295,6 +300,7 @@ void tern_train_local_close(struct train *t)
     const bool flushed = l->flush;
 
     drop_flush(t);
+    tern_train_partner_close(t);
     if (t->rank == 0 && (l->step > l->done || (flushed && !t->checkpoint.published)))
         tern_warn("step %" PRId64 " is in checkpoint.local on the nodes, and not in "
                   "checkpoint.dir: the next attempt on these nodes copies it",
@@ -305,7 +311,7 @@ void tern_train_local_close(struct train *t)
 
 /* ------------------------------------------------------------------ at the start */
 
-/* The newest in checkpoint.dir, of which rank 0 alone knows. */
+/* The newest in checkpoint.dir, as rank 0 sees it. */
 struct shared {
     struct train *t;
     char *path; /* NULL: there is none */
@@ -417,6 +423,54 @@ static int bring(struct train *t, const unsigned char *parts, struct tern_err *e
     return 0;
 }
 
+/* All ranks know of the newest in checkpoint.dir. */
+static int share(struct train *t, struct shared *s, struct tern_err *err)
+{
+    uint64_t known[] = {s->path != NULL, s->step};
+
+    if (tern_fabric_broadcast(t->world, known, sizeof known, TERN_U8, /* root= */ 0, err) < 0)
+        return -1;
+    if (known[0] && !s->path)
+        s->path = tern_strf("%s/step-%08" PRIu64, t->recipe->checkpoint.dir, known[1]);
+    s->step = known[1];
+    return 0;
+}
+
+/* The manifest of the one that was found, for nodes that lack it, and its best step.  What cannot
+ * be written fails the flush. */
+static int share_manifest(struct train *t, const struct tern_ckpt_local *found,
+                          struct tern_err *err)
+{
+    struct train_local *l = &t->checkpoint.local;
+    struct tern_err why = {0};
+    char *text = NULL;
+    size_t len = 0;
+    int rc = 0;
+
+    if (t->rank == found->rank) {
+        char *path = tern_strf("%s/step-%08" PRIu64 "/" TERN_CKPT_MANIFEST, l->dir, found->step);
+        rc = tern_fs_read(path, TERN_CKPT_MANIFEST_MAX, &text, &len, err);
+        free(path);
+    }
+    if (tern_train_agree(t, rc, err) < 0)
+        return -1;
+    int64_t known[] = {l->best, (int64_t)len};
+    if (tern_fabric_broadcast(t->world, known, sizeof known, TERN_U8, found->rank, err) < 0) {
+        free(text);
+        return -1;
+    }
+    l->best = known[0];
+    text = text ? text : tern_alloc((size_t)known[1], 1, "a manifest", err);
+    rc = tern_train_agree(t, text ? 0 : -1, err);
+    if (rc == 0)
+        rc = tern_fabric_broadcast(t->world, text, (size_t)known[1], TERN_U8, found->rank, err);
+    if (rc == 0 && leads(t) &&
+        tern_ckpt_local_put_manifest(l->dir, found->step, text, (size_t)known[1], &why) < 0)
+        tern_warn("%s", why.text);
+    free(text);
+    return rc;
+}
+
 int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *err)
 {
     struct train_local *l = &t->checkpoint.local;
@@ -432,14 +486,16 @@ int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *
 
     l->found = -1;
     int rc = t->rank == 0 ? tern_ckpt_latest(t->recipe->checkpoint.dir, &s.path, &s.step, err) : 0;
-    if (tern_train_agree(t, rc, err) < 0)
+    if (tern_train_agree(t, rc, err) < 0 || share(t, &s, err) < 0) {
+        rc = -1;
         goto out;
+    }
     rc = tern_ckpt_local_find(&options, &found, err);
     if (rc < 0)
         goto out;
     l->found = rc ? (int64_t)found.step : -1;
-    int32_t newer = rc && (!s.path || found.step > s.step);
-    rc = tern_fabric_broadcast(t->world, &newer, 1, TERN_I32, /* root= */ 0, err);
+    const bool newer = rc && (!s.path || found.step > s.step);
+    rc = newer ? share_manifest(t, &found, err) : 0;
     if (rc == 0 && newer)
         rc = bring(t, found.parts, err);
     if (rc < 0)

@@ -355,11 +355,10 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
     if (t->rank == 0 && !c->config)
         c->config = tern_model_config_json(tern_llama_config(t->model), "float32");
     json_t *meta = t->rank == 0 ? describe(t) : NULL;
-    const struct tern_ckpt_save_options options = {
+    struct tern_ckpt_save_options options = {
         .dir = local ? t->checkpoint.local.dir : t->recipe->checkpoint.dir,
         .local = local,
         .node = local ? tern_fabric_node(t->options->fabric) : 0,
-        .kept = c->local.flush ? (uint64_t)c->local.done : 0,
         .step = t->progress.step,
         .arrays = arrays,
         .n = n,
@@ -370,6 +369,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
         .tell = tern_train_follow_save,
         .ctx = t,
     };
+    options.kept[0] = c->local.flush ? (uint64_t)c->local.done : 0;
+    tern_train_partner_keeps(t, options.kept + 1);
     c->saving_step = t->progress.step;
     c->saving_best = t->progress.stop_rule.best_step;
     c->saving_local = local;

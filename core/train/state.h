@@ -85,6 +85,8 @@ struct train_meter {
     uint64_t memory_bytes;      /* and of it what is this rank's */
 };
 
+struct train_partner;
+
 /* local.c: the checkpoints on the nodes. */
 struct train_local {
     char *dir;       /* this node's folder of the run; NULL: checkpoint.local is not set */
@@ -97,6 +99,8 @@ struct train_local {
     int64_t found;   /* at the start: the newest that was complete on the nodes; -1: none */
     struct tern_ckpt_saving *flush; /* under way, or NULL */
     bool all_ready;                 /* all ranks have done their part of its stage */
+    struct train_partner *partner;  /* partner.c; NULL: no other node has copies */
+    bool all_idle;                  /* no rank exchanges files */
 };
 
 /* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
@@ -421,6 +425,25 @@ int tern_train_local_settle(struct train *t, struct tern_err *err);
 bool tern_train_local_is_pending(const struct train *t);
 /* Flush the newest, and wait for it.  -1: it has failed. */
 int tern_train_local_finish(struct train *t, struct tern_err *err);
+
+/* ---- partner.c ---- */
+
+/* With checkpoint.partner: who has copies of this rank's files.  Collective. */
+int tern_train_partner_open(struct train *t, struct tern_err *err);
+/* Behind a step: what is ready of the exchange under way goes on. */
+int tern_train_partner_go_on(struct train *t, struct tern_err *err);
+/* Is none under way on this rank? */
+bool tern_train_partner_is_idle(const struct train *t);
+/* Where all ranks are idle: exchange the files of the newest step that all nodes have, if that is a
+ * new one. */
+void tern_train_partner_begin(struct train *t);
+/* Steps that stay on this node: the newest that was copied, and the one that is. */
+void tern_train_partner_keeps(const struct train *t, uint64_t kept[2]);
+/* No more is wanted of the exchange under way: wait for its end, soon.  Collective. */
+int tern_train_partner_stop(struct train *t, struct tern_err *err);
+/* Close its files; and, when the fabric is closed, free its memory. */
+void tern_train_partner_close(struct train *t);
+void tern_train_partner_free(struct train *t);
 
 /* ---- background.c ---- */
 

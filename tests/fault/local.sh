@@ -69,11 +69,41 @@ rm -rf l checkpoints local
 # One rank alone is killed: the supervisor starts the next attempt by itself.
 for s in 4 6 8 10; do hold $s $here; done; hold 12 /local/
 begin l "${args[@]}" --set launch.restarts=1
-until_true reached l 13; kill -9 "$(pgrep -P $pid | tail -n 1)"; let_go; ended
+until_true reached l 13; kill -9 "$(pgrep -P $pid | head -n 1)"; let_go; ended
 status 0 "a rank is killed: the next attempt ends the run"
 grep -q 'checkpoint level local: the nodes have step 1[02]' err; ok $? "a rank is killed: from what the nodes have" || sed 's/^/# /' err
 tiny_digests | cmp -s - weights; ok $? "a rank is killed: with the weights of a run that nobody killed"
 rm -rf l checkpoints local
+
+# checkpoint.partner: each node has the other's files, and one may be lost.  Steps 10 and 20 are on the
+# nodes, and at least the first of them on both.
+p=(--set steps=60 --set checkpoint.every=10 --set launch.restarts=0 --set "checkpoint.local=$WORK/local" --set checkpoint.partner=true)
+run tern run run.yaml --ranks 4 --set ledger.dir=pw --set steps=60 --set checkpoint.every=60; tiny_digests >weights60; rm -rf checkpoints
+for s in 10 20; do hold $s $here; done; hold 30 /local/
+begin l "${p[@]}"
+until_true reached l 40; set -- local/*/*; one=$1 two=$2
+is "$(ls -d local/*/*/step-00000010 | wc -l)" 2 "a partner: a step that has copies stays"
+is "$(ls "$one"/step-00000010/shard-* | wc -l) $(ls "$two"/step-00000010/shard-* | wc -l) $(ls local/*/*/step-00000010/config.json | wc -l)" "4 4 2" "a partner: each node has all files"
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
+rm -rf killed; mkdir killed; cp -a l checkpoints local killed
+for lost in "$two" "$one"; do
+    back; rm -rf "$lost"
+    run tern run run.yaml --ranks 4 --set ledger.dir=l "${p[@]}"
+    status 0 "a partner, ${lost##*/} is lost: the next attempt ends the run"
+    grep -q "checkpoint level local: the nodes have step [12]0, and $WORK/checkpoints has none" err
+    ok $? "a partner, ${lost##*/} is lost: it goes on from what the other node has" || sed 's/^/# /' err
+    tiny_digests | cmp -s - weights60; ok $? "a partner, ${lost##*/} is lost: with the weights of a run that nobody killed"
+    is "$(strays) $(ls local)" "0 " "a partner, ${lost##*/} is lost: nothing stays on the nodes"
+done
+rm -rf l checkpoints local
+export TERN_FABRIC_SHARE=1 # three nodes are together
+run tern run run.yaml --ranks 3 --set ledger.dir=l "${p[@]}" --set batch.global=6; status 0 "partners of three nodes: a run ends well"
+rm -rf l checkpoints local
+export TERN_FABRIC_SHARE=3
+run tern run run.yaml --ranks 4 --set ledger.dir=l "${p[@]}"; status 0 "nodes of unlike size have no partners"
+err_has "checkpoint.partner is not used: the nodes have unlike numbers of ranks"
+rm -rf l checkpoints local
+export TERN_FABRIC_SHARE=2
 
 # No room on a node: that step goes to checkpoint.dir at once.
 full() { # WORD NAME

@@ -20,6 +20,7 @@ while read -r also sets; do
     unset TERN_FABRIC_SHARE
     both without --set steps=5 --set checkpoint.every=2 --set checkpoint.keep=9 --set checkpoint.dir=ck-without "${opts[@]}"
     export TERN_FABRIC_SHARE=2
+    [ -z "$sets" ] || opts+=(--set checkpoint.partner=true)
     both with --set steps=5 --set checkpoint.every=2 --set checkpoint.keep=9 --set checkpoint.keep_every=1 --set checkpoint.dir=ck-with --set checkpoint.local="$WORK/local" "${opts[@]}"
     status 0 "${sets:-as it is}: a run with checkpoint.local ends well"
     same=0 files=0
@@ -106,6 +107,7 @@ rm -rf checkpoints mirror
 
 # ---- what a recipe may say
 run tern run run.yaml --set checkpoint.local=s3://bucket/x; status 2; err_has "is no folder on a node's own storage" "a URL is no node's storage"
+run tern run run.yaml --set checkpoint.partner=true; status 2; err_has "without checkpoint.local there is nothing to copy" "a partner without checkpoint.local"
 run tern run run.yaml --set checkpoint.local=checkpoints; status 2; err_has "is checkpoint.dir or checkpoint.mirror itself"
 
 if [ -n "${TERN_SANITIZE-}" ]; then

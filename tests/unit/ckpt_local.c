@@ -3,6 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ckpt/local.h"
+#include "core/ckpt/stream.h"
 #include "tests/unit/tap.h"
 
 #include <errno.h>
@@ -343,7 +344,7 @@ static void test_find(void)
     path = tern_strf("%s/step-00000004", ranks[0].local);
     tern_fs_remove_tree(path, NULL);
     free(path);
-    ok(all(find, 0), "nor one of which the node of rank 0 knows nothing");
+    ok(all(find, 0), "nor one that a node has lost");
     begin("find-order", false);
     save_step(4);
     begin("find-order", true);
@@ -419,6 +420,66 @@ static void test_near(void)
     free(path), free(far), free(near), free(m);
 }
 
+/* The files of rank `r` come to the node of rank `to`, `chunk` bytes at a time. */
+static bool copy_rank(int r, int to, uint64_t step, size_t chunk)
+{
+    struct tern_err err = {0};
+    struct tern_ckpt_stream *from =
+        tern_ckpt_stream_open(ranks[r].local, step, r, /* writes= */ false, &err);
+    struct tern_ckpt_stream *into =
+        tern_ckpt_stream_open(ranks[to].local, step, r, /* writes= */ true, &err);
+    const uint64_t bytes = from ? tern_ckpt_stream_bytes(from) : 0;
+    char *piece = calloc(1, chunk);
+    bool good = from && into && bytes == tern_ckpt_stream_bytes(into);
+
+    for (uint64_t at = 0; good && at < bytes; at += chunk) {
+        const size_t n = bytes - at < chunk ? bytes - at : chunk;
+        good = tern_ckpt_stream_read(from, at, n, piece, &err) == 0 &&
+               tern_ckpt_stream_write(into, piece, chunk, &err) == 0; /* more than is wanted */
+    }
+    if (!good)
+        printf("# %s\n", err.text);
+    tern_ckpt_stream_end(from);
+    tern_ckpt_stream_end(into);
+    free(piece);
+    return good;
+}
+
+static void test_partner(void)
+{
+    struct tern_err err = {0};
+
+    begin("partner", false);
+    save_step(5);
+    ok(copy_rank(0, 2, 5, 4096) && copy_rank(1, 2, 5, 1 << 20) && copy_rank(2, 0, 5, 777),
+       "ranks' files are copied to the other node, in chunks of any size");
+    ok(is_there(2, 5, shard(0)) && is_there(2, 5, "config.json") && is_there(0, 5, shard(2)),
+       "shards, and the small files of rank 0");
+    struct tern_ckpt_stream *half =
+        tern_ckpt_stream_open(ranks[0].local, 5, 3, /* writes= */ true, &err);
+    char some[100] = {0};
+    ok(half && tern_ckpt_stream_write(half, some, sizeof some, &err) == 0 &&
+           !is_there(0, 5, shard(3)),
+       "a file that is not whole yet does not have its name");
+    tern_ckpt_stream_end(half);
+    char *text = NULL, *path = file_of(0, 5, "manifest.json");
+    size_t len = 0;
+    ok(tern_fs_read(path, 1 << 20, &text, &len, &err) == 0, "(the manifest is read)");
+    free(path);
+    tern_fs_remove_tree(ranks[0].local, NULL);
+    ok(all(find, 1) && ranks[1].got.rank == 2,
+       "the node of rank 0 is lost: the other has the whole, and says so");
+    ok(tern_ckpt_local_put_manifest(ranks[0].local, 5, text, len, &err) == 0,
+       "the lost node gets the manifest: %s", err.text);
+    free(text);
+    for (int i = 0; i < RANKS; i++)
+        ranks[i].found = &ranks[i].got;
+    path = tern_strf("%s/step-00000005", shared);
+    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0, "and it is flushed: %s",
+       ranks[0].err.text);
+    free(path);
+}
+
 static void test_prune(void)
 {
     struct tern_err err = {0};
@@ -431,8 +492,8 @@ static void test_prune(void)
        "the newest two stay on each node");
     char *temp = tern_strf("%s/step-00000009.tmp-4", ranks[0].local);
     mkdir(temp, 0777);
-    ok(tern_ckpt_local_prune(ranks[0].local, 2, &err) == 0 && is_there(0, 2, "") &&
-           is_there(0, 3, ""),
+    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[]){0, 2, 0}, &err) == 0 &&
+           is_there(0, 2, "") && is_there(0, 3, ""),
        "one that is being flushed stays: %s", err.text);
     ok(!tern_fs_exists(temp), "what was left half-written goes");
     free(temp);
@@ -440,8 +501,8 @@ static void test_prune(void)
     ok(!tern_ckpt_local_is_marked(temp) && tern_ckpt_local_mark(ranks[0].local, 3, &err) == 0 &&
            tern_ckpt_local_is_marked(temp),
        "a flushed one is marked");
-    ok(tern_ckpt_local_prune(ranks[0].local, 0, &err) == 0 && !is_there(0, 2, "") &&
-           is_there(0, 3, ""),
+    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[]){0, 0, 0}, &err) == 0 &&
+           !is_there(0, 2, "") && is_there(0, 3, ""),
        "else the newest alone stays");
     free(temp);
 }
@@ -457,6 +518,7 @@ int main(void)
     test_find();
     test_redirect();
     test_near();
+    test_partner();
     test_prune();
     for (int i = 0; i < RANKS; i++)
         free(ranks[i].local), free(ranks[i].got.parts);

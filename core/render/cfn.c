@@ -3,9 +3,11 @@
  *
  *     VPC 10.0.0.0/16, one zone
  *       public subnet  10.0.0.0/20     internet gateway, NAT gateway; the head node
- *       private subnet 10.0.128.0/17   out by the NAT gateway, S3 by an endpoint; all other nodes
- *     security group    all from and to itself (EFA asks for both), FSx from the VPC, out to
- * anywhere bucket, FSx for Lustre (where the layout has one to make), roles for HyperPod and Batch
+ *       private subnet 10.0.128.0/17   out by the NAT gateway, S3 by an endpoint; other nodes
+ *     security group   all from and to itself (EFA asks for both), FSx from the VPC, out anywhere
+ *     bucket           kept when the stack goes
+ *     FSx for Lustre   where the layout has one to make
+ *     roles            of HyperPod's and Batch's nodes
  */
 #include "core/render/parts.h"
 

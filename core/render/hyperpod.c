@@ -116,7 +116,7 @@ static void put_programs(struct tern_render *r, const char *region)
 {
     const struct tern_layout_storage *lustre = tern_render_lustre(r->layout);
     const char *name = tern_render_name(r), *bucket = tern_render_value(r, "Bucket", NULL);
-    const char *package = tern_render_package(r, "deb");
+    const char *package = tern_render_package(r, "/");
     struct tern_render_file *f;
 
     f = tern_render_program(r, "lifecycle/on_create.sh", render_hyperpod_on_create_sh);
@@ -157,7 +157,7 @@ int tern_render_hyperpod(struct tern_render *r, struct tern_err *err)
                              parameters(r, workers, region), err) < 0)
         return -1;
     put_programs(r, region);
-    tern_render_say(r, "create.sh [PACKAGE] makes cluster %s; delete.sh takes it away",
+    tern_render_say(r, "create.sh [PACKAGE...] makes cluster %s; delete.sh takes it away",
                     tern_render_name(r));
     for (size_t i = 0; i < l->n_storage; i++)
         if (&l->storage[i] != tern_render_lustre(l))

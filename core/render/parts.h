@@ -26,8 +26,9 @@ const char *tern_render_known(const struct tern_render *r, const char *name);
 void tern_render_note_variables(struct tern_render *r, const char *text);
 /* The cluster's name, for AWS. */
 const char *tern_render_name(struct tern_render *r);
-/* The package of tern that nodes install: TernPackage, or the source tarball in Bucket. */
-const char *tern_render_package(struct tern_render *r, const char *kind);
+/* What nodes install: TernPackage, else s3://BUCKET/tern-VERSION and `end`: ".tar.gz", or "/" for
+ * all packages of a folder. */
+const char *tern_render_package(struct tern_render *r, const char *end);
 /* `text` is freed with `r`. */
 const char *tern_render_keep(struct tern_render *r, char *text);
 /* A line for the user. */

@@ -10,7 +10,7 @@
 static void put_programs(struct tern_render *r, const char *name, const char *bucket)
 {
     const char *region = tern_render_value(r, "Region", r->layout->region);
-    const char *package = tern_render_package(r, "tar.gz");
+    const char *package = tern_render_package(r, ".tar.gz");
     struct tern_render_file *f;
 
     f = tern_render_program(r, "on-node-configured", render_on_node_configured);
@@ -30,11 +30,12 @@ int tern_render_pcluster(struct tern_render *r, struct tern_err *err)
     const struct tern_layout_storage *lustre = tern_render_lustre(l);
     const char *name = tern_render_name(r);
     const char *bucket = tern_render_value(r, "Bucket", NULL);
-    const char *package = tern_render_package(r, "tar.gz");
+    const char *package = tern_render_package(r, ".tar.gz");
     const char *script = tern_render_keep(r, tern_strf("s3://%s/on-node-configured", bucket));
     const char *made = lustre && !lustre->fsx_id ? tern_render_known(r, "FileSystemId") : NULL;
     const struct tern_layout_more more = {
         .script = script, .arg = package, .bucket = bucket, .file_system = made};
+    const char *readable = tern_render_keep(r, tern_strf("s3://%s/", bucket));
     struct tern_render_file *f = tern_render_add(r, "cluster.yaml");
     int with_role;
 
@@ -42,10 +43,13 @@ int tern_render_pcluster(struct tern_render *r, struct tern_err *err)
         return -1;
     tern_render_note_variables(r, f->text.data);
     put_programs(r, name, bucket);
-    tern_render_say(r, "create.sh [PACKAGE] makes cluster %s; delete.sh takes it away", name);
+    tern_render_say(r, "create.sh [PACKAGE...] makes cluster %s; delete.sh takes it away", name);
     tern_render_say(r, "nodes install %s by on-node-configured", package);
     if (made)
         tern_render_say(r, "%s: is FSx %s of --vars, not a new one", lustre->mount_dir, made);
+    if (!tern_str_starts(package, readable) && tern_str_starts(package, "s3://"))
+        tern_render_say(r, "%s is not in %s, which nodes may read: add its bucket to S3Access",
+                        package, readable);
     if (with_role)
         tern_render_say(r, "%s a role of the layout's: it must allow s3:GetObject of bucket %s",
                         with_role == 1 ? "a section has" : "sections have", bucket);

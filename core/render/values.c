@@ -1,22 +1,20 @@
 /* Values that a layout does not have: from the file of variables, or left to be filled in.
  *
- * | Name                | value                                     | config.txt of AWS's Batch
- * sample |
- * |---------------------|-------------------------------------------|----------------------------------|
- * | Region              | us-west-2; else the layout's              | REGION | | PublicSubnet | of
- * the head node; else the layout's       |                                  | | PrivateSubnet | of
- * the nodes; else the first queue's      | SUBNET                           | | SecurityGroup |
- * open to itself in both directions         | SG                               | | Bucket | of
- * scripts and packages                   |                                  | | FileSystemId |
- * fs-..., an FSx for Lustre                 |                                  | |
- * FileSystemDnsName   | fs-....fsx.us-west-2.amazonaws.com        | | | FileSystemMountName | its
- * mount name                            |                                  | | ExecutionRoleArn |
- * role of HyperPod's nodes                  |                                  | |
- * InstanceProfileArn  | profile of Batch's nodes                  | INSTANCE_ROLE | |
- * ImageRepository     | ECR, without a tag                        | ECR_REPO | | BaseImage | the
- * image that the Dockerfile begins with |                                  | | TernPackage |
- * s3://.../tern-0.4.0.tar.gz or .deb        |                                  |
- */
+ *     Region              us-west-2; else the layout's                 (REGION)
+ *     PublicSubnet        of the head node; else the layout's
+ *     PrivateSubnet       of the nodes; else the first queue's         (SUBNET)
+ *     SecurityGroup       open to itself in both directions            (SG)
+ *     Bucket              of scripts and packages
+ *     FileSystemId        fs-..., an FSx for Lustre
+ *     FileSystemDnsName   fs-....fsx.us-west-2.amazonaws.com
+ *     FileSystemMountName its mount name
+ *     ExecutionRoleArn    the role of HyperPod's nodes
+ *     InstanceProfileArn  the profile of Batch's nodes                 (INSTANCE_ROLE)
+ *     ImageRepository     of ECR, without a tag                        (ECR_REPO)
+ *     BaseImage           the image that the Dockerfile begins with
+ *     TernPackage         s3://BUCKET/KEY.tar.gz, or all packages of s3://BUCKET/FOLDER/
+ *
+ * In brackets: the names in config.txt of AWS's sample for Batch. */
 #include "core/render/parts.h"
 
 #include <stdarg.h>
@@ -88,14 +86,14 @@ const char *tern_render_name(struct tern_render *r)
     return tern_render_keep(r, tern_layout_plain_name(r->layout));
 }
 
-const char *tern_render_package(struct tern_render *r, const char *kind)
+const char *tern_render_package(struct tern_render *r, const char *end)
 {
     const char *known = tern_render_known(r, "TernPackage");
 
     if (known)
         return known;
-    return tern_render_keep(r, tern_strf("s3://%s/tern-%s.%s", tern_render_value(r, "Bucket", NULL),
-                                         TERN_VERSION, kind));
+    return tern_render_keep(
+        r, tern_strf("s3://%s/tern-%s%s", tern_render_value(r, "Bucket", NULL), TERN_VERSION, end));
 }
 
 const char *tern_render_count(struct tern_render *r, long n, const char *thing)

@@ -27,8 +27,11 @@ for group in groups:
             kind = kinds.get(group["Name"], "compute")
         if group["Name"] == parameters["controller_group"]:
             controllers.append(address)
+host, mount = (parameters.get(k) or "none" for k in ("fsx_dns_name", "fsx_mountname"))
+if len((host + mount).split()) != 1:
+    sys.exit("fsx_dns_name or fsx_mountname has a blank")
 print(kind or "none", ",".join(controllers) or "none")
-print(parameters.get("fsx_dns_name") or "none", parameters.get("fsx_mountname") or "none")
+print(host, mount)
 P
 ) || fail "$resources or provisioning_parameters.json cannot be read"
 { read -r kind controllers; read -r fsx_host fsx_mount; } <<<"$facts"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Make the cluster: create.sh [PACKAGE].  Puts on-node-configured into the bucket, and PACKAGE (made by
+# Make the cluster: create.sh [PACKAGE...].  Puts on-node-configured into the bucket, and PACKAGE (made by
 # `make dist`, `make deb` or `make rpm`), then asks ParallelCluster, and waits until nodes can be used.
 # It may run again: a cluster that is there is only waited for.  delete.sh takes it away.
 set -euo pipefail
@@ -8,15 +8,15 @@ say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
 [ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -le 1 ] || fail "one package, or none: create.sh [PACKAGE]"
+case $package in */) ;; *) [ $# -le 1 ] || fail "one package, which becomes $package, or none: create.sh [PACKAGE]" ;; esac
 for tool in aws pcluster; do
     command -v "$tool" >/dev/null || fail "$tool is missing: pip install awscli aws-parallelcluster"
 done
-if [ $# = 1 ]; then
-    [ -f "$1" ] || fail "$1: no such file"
-    case $package in */) package=$package${1##*/} ;; esac
-    aws s3 cp --region "$region" --only-show-errors "$1" "$package"
-fi
+for file; do
+    [ -f "$file" ] || fail "$file: no such file"
+    case $package in */) to=$package${file##*/} ;; *) to=$package ;; esac
+    aws s3 cp --region "$region" --only-show-errors "$file" "$to"
+done
 aws s3 ls --region "$region" "$package" >/dev/null ||
     fail "$package is not there. Make it with 'make dist', and name it: create.sh build/dist/tern-VERSION.tar.gz"
 aws s3 cp --region "$region" --only-show-errors "$here/on-node-configured" "s3://$bucket/on-node-configured"

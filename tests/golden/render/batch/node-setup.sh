@@ -30,7 +30,9 @@ if [ "$efa" -gt 0 ] && [ "$(devices)" -lt "$efa" ]; then
     [ "$(devices)" -ge "$efa" ] || fail "$(devices) EFA devices, and not $efa: does the launch template have them?"
 fi
 if [ -n "$mount_dir" ]; then
-    case $mount_dir in *[[:space:]]*) fail "'$mount_dir' has a blank, which fstab cannot hold" ;; esac
+    case $mount_dir$fsx_host$fsx_mount in
+    *[[:space:]]*) fail "'$mount_dir' or '$fsx_host' has a blank, which fstab cannot hold" ;;
+    esac
     again dnf install -y lustre-client
     mkdir -p "$mount_dir"
     line="$fsx_host@tcp:/$fsx_mount $mount_dir lustre noatime,flock,_netdev 0 0"

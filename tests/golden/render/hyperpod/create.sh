@@ -1,26 +1,26 @@
 #!/bin/bash
-# Make the cluster: create.sh [PACKAGE].  Puts the lifecycle scripts, and PACKAGE (made by `make deb` or
+# Make the cluster: create.sh [PACKAGE...].  Puts the lifecycle scripts, and PACKAGE (made by `make deb` or
 # `make dist`), into the bucket, then asks HyperPod, and waits until the nodes are in service.  It may
 # run again: a cluster that is there is only waited for.  delete.sh takes it away.
 set -euo pipefail
 name=render
 region=us-west-2
 bucket=tern-bucket
-package=s3://tern-bucket/tern-0.4.0.deb
+package=s3://tern-bucket/tern-0.4.0/
 missing=''
 say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
 [ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -le 1 ] || fail "one package, or none: create.sh [PACKAGE]"
+case $package in */) ;; *) [ $# -le 1 ] || fail "one package, which becomes $package, or none: create.sh [PACKAGE]" ;; esac
 command -v aws >/dev/null || fail "aws is missing: pip install awscli"
-if [ $# = 1 ]; then
-    [ -f "$1" ] || fail "$1: no such file"
-    case $package in */) package=$package${1##*/} ;; esac
-    aws s3 cp --region "$region" --only-show-errors "$1" "$package"
-fi
+for file; do
+    [ -f "$file" ] || fail "$file: no such file"
+    case $package in */) to=$package${file##*/} ;; *) to=$package ;; esac
+    aws s3 cp --region "$region" --only-show-errors "$file" "$to"
+done
 aws s3 ls --region "$region" "$package" >/dev/null ||
-    fail "$package is not there. Make it with 'make deb', and name it: create.sh build/dist/tern_VERSION.deb"
+    fail "$package is not there. Make packages with 'make deb', and name them: create.sh build/dist/*.deb"
 aws s3 cp --region "$region" --only-show-errors --recursive "$here/lifecycle" "s3://$bucket/$name/lifecycle"
 state() { # of the cluster; none: there is none
     local said

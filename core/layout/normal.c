@@ -40,26 +40,56 @@ static bool is_bare(const char *s)
     return *s == '\0';
 }
 
+/* Bytes of the character at `s` if it may stand in quotes as it is: it is seen, and no end of a
+ * line, as U+2028 and U+2029 are to YAML 1.1. */
+static size_t shown(const char *s, size_t len)
+{
+    const bool ends =
+        len > 2 && memcmp(s, "\xe2\x80", 2) == 0 && (s[2] == '\xa8' || s[2] == '\xa9');
+
+    return ends ? 0 : tern_str_character(s, len);
+}
+
+/* In double quotes.  What a terminal does not show, among it all that YAML takes for the end of a
+ * line, is escaped; none of it is beyond U+FFFF. */
+static void put_escaped(struct tern_buf *to, const char *s)
+{
+    tern_buf_puts(to, "\"");
+    for (const unsigned char *c = (const unsigned char *)s; *c;) {
+        size_t n = shown((const char *)c, strlen((const char *)c));
+        if (n == 0 && c[0] >= 0xe0 && c[1] && c[2]) {
+            tern_buf_printf(to, "\\u%04x", (c[0] & 15) << 12 | (c[1] & 63) << 6 | (c[2] & 63));
+            c += 3;
+        } else if (n == 0 && c[0] >= 0xc0 && c[1]) {
+            tern_buf_printf(to, "\\u%04x", (c[0] & 31) << 6 | (c[1] & 63));
+            c += 2;
+        } else if (n == 0) {
+            tern_buf_printf(to, "\\x%02x", *c++);
+        } else {
+            tern_buf_printf(to, *c == '"' || *c == '\\' ? "\\%.*s" : "%.*s", (int)n,
+                            (const char *)c);
+            c += n;
+        }
+    }
+    tern_buf_puts(to, "\"");
+}
+
 static void put_text(struct tern_buf *to, const char *s)
 {
-    bool control = false;
+    bool plain = true;
 
-    for (const char *c = s; *c; c++)
-        control |= (unsigned char)*c < ' ' || *c == 0x7f;
+    for (size_t i = 0, n, len = strlen(s); plain && i < len; i += n)
+        plain = (n = shown(s + i, len - i)) > 0;
     if (is_bare(s)) {
         tern_buf_puts(to, s);
-        return;
-    }
-    tern_buf_puts(to, control ? "\"" : "'");
-    for (const char *c = s; *c; c++) {
-        if (!control)
+    } else if (!plain) {
+        put_escaped(to, s);
+    } else {
+        tern_buf_puts(to, "'");
+        for (const char *c = s; *c; c++)
             tern_buf_puts(to, *c == '\'' ? "''" : (char[]){*c, '\0'});
-        else if ((unsigned char)*c < ' ' || *c == 0x7f)
-            tern_buf_printf(to, "\\x%02x", (unsigned char)*c);
-        else
-            tern_buf_printf(to, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+        tern_buf_puts(to, "'");
     }
-    tern_buf_puts(to, control ? "\"" : "'");
 }
 
 /* A scalar of the key's type; `type` ANY: of the type that YAML gives it. */

@@ -63,6 +63,34 @@ said=$(trap '' XFSZ; ulimit -f 0; tern cluster render "$template" --to pcluster 
 ok $? 'a write that fails (no room) leaves the earlier rendering' || echo "# $said"
 ls -d pcluster.tmp-* >left 2>/dev/null; [ ! -s left ]; ok $? 'and nothing beside it'
 
+# Any edits: what --diff says leads from the edited files to the rendered ones.
+if command -v patch >/dev/null; then
+    python3 - "$golden" <<'P'
+import os, random, shutil, subprocess, sys
+golden, rng = sys.argv[1], random.Random(1)
+for case in range(25):
+    shutil.rmtree("edited", ignore_errors=True)
+    shutil.copytree(golden + "/pcluster", "edited")
+    path = "edited/" + ["cluster.yaml", "create.sh"][case % 2]
+    lines = open(path).read().split("\n")
+    for _ in range(rng.randint(1, 12)):
+        i = rng.randrange(len(lines))
+        added = rng.randint(0, 3)
+        lines[i:i + (rng.randint(0, 4) if added else 2)] = ["edit %d" % rng.randrange(3) for _ in range(added)]
+    if case > 20:
+        lines = lines[:rng.choice([0, 5])]
+    open(path, "w").write("\n".join(lines))
+    diff = subprocess.run(["tern", "cluster", "render", golden + "/cluster.yaml", "--to", "pcluster", "--vars", golden + "/values.txt",
+                           "--diff", "edited"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    patched = subprocess.run(["patch", "-s", "--fuzz=0", path], input=diff.stdout, stdout=subprocess.PIPE)
+    want = open(golden + "/pcluster/" + os.path.basename(path)).read()
+    assert diff.returncode == 1 and patched.returncode == 0 and open(path).read() == want, case
+P
+    ok $? '--diff of 25 random edits leads from each to the rendered files'
+else
+    skip 'patch is not installed'
+fi
+
 # ---- the layout in one form
 run tern cluster render pcluster/cluster.yaml --to pcluster --vars "$golden/values.txt" -o again
 cmp -s pcluster/cluster.yaml again/cluster.yaml; ok $? 'a normalised layout gives itself'
@@ -73,6 +101,10 @@ printf '{"Bucket": "b", "FileSystemId": "fs-0123456789abcdef0", "TernPackage": "
 run tern cluster render "$template" --to pcluster --vars fs.json -o fs; status 0
 grep -A1 FsxLustreSettings fs/cluster.yaml | grep -q 'FileSystemId: fs-0123456789abcdef0'; ok $? 'the file system of the stack is used instead of a new one'
 has fs/cluster.yaml "- 's3://b/deb/'" 'TernPackage is what nodes install'
+sed 's/b.deb/other\/deb/' fs.json >other.json; run tern cluster render "$template" --to pcluster --vars other.json -o other; out_has 's3://other/deb/ is not in s3://b/, which nodes may read'
+printf '%s\n' 'Tags: [{Key: a, Value: "\u0085\u2028x\ty \"q\" \\ \x07"}, {Key: b, Value: "it'"'"'s \u00fc"}]' | cat "$template" - >odd.yaml
+run tern cluster render odd.yaml --to pcluster -o odd; status 0; has odd/cluster.yaml '"\u0085\u2028x\x09y \"q\" \\ \x07"' 'characters that end a line, or are none, are escaped'
+run tern cluster render odd/cluster.yaml --to pcluster -o odd2; cmp -s odd/cluster.yaml odd2/cluster.yaml; ok $? 'and read back'
 printf 'NAME\n' >bad.txt; run tern cluster render "$template" --vars bad.txt; status 2; err_has 'bad.txt:1: is no line NAME=value'
 
 # ---- CloudFormation: what EFA and nodes of several network cards need

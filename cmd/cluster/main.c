@@ -22,6 +22,7 @@
 /* ------------------------------------------------------------------ up, down */
 
 static const char *up_name, *up_slurm, *up_vars, *up_mode = "auto";
+static bool up_accounting;
 static int64_t up_dynamic = -1;
 static double up_timeout;
 static struct tern_opt_list up_share;
@@ -33,6 +34,8 @@ static const struct tern_opt up_opts[] = {
              "ports of this machine), or auto: namespaces where the kernel allows it"},
     {"dynamic", 0, TERN_OPT_INT, "N", .to.integer = &up_dynamic,
      .help = "start the first N dynamic nodes of each compute resource too"},
+    {"accounting", 0, TERN_OPT_FLAG, .to.flag = &up_accounting,
+     .help = "also run slurmdbd and MariaDB on the head: sacct and sacctmgr work; takes seconds"},
     {"slurm", 0, TERN_OPT_TEXT, "PREFIX", .env = "TERN_SLURM", .to.text = &up_slurm,
      .help = "the Slurm to run: its sbin and bin are below PREFIX. Else the one whose library tern "
              "uses, or one on PATH"},
@@ -180,8 +183,11 @@ static void hold_signals(sigset_t *old)
 static int run_up(int n, char **args, struct tern_err *err)
 {
     const char *share[sizeof up_share.values / sizeof *up_share.values + 1] = {NULL};
-    struct tern_vcluster_options o = {
-        .name = up_name, .slurm = up_slurm, .share = share, .timeout_s = up_timeout};
+    struct tern_vcluster_options o = {.name = up_name,
+                                      .slurm = up_slurm,
+                                      .share = share,
+                                      .accounting = up_accounting,
+                                      .timeout_s = up_timeout};
     struct tern_vcluster_up up;
 
     (void)n;

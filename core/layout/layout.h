@@ -285,6 +285,7 @@ struct tern_layout_local {
     const char *tmp;      /* TmpFS, with %n; NULL where every node has its own /tmp */
     int port;             /* plain mode: slurmctld's, and node i (from 1) gets port + i; else 0 */
     int dynamic;          /* so many dynamic nodes a resource are there from the beginning */
+    bool accounting;      /* by slurmdbd on the head */
     bool fleet;           /* the others are started by conf_dir/resume when a job wants them, and
                              switched off by conf_dir/suspend; else nothing starts them */
 };

@@ -127,6 +127,10 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c, in
                     "PlugStackConfig=%s/plugstack.conf\n",
                     c->munge_socket, patience_s, c->user, c->user, c->state, c->spool, c->pid_dir,
                     c->pid_dir, c->log, c->log, c->conf_dir);
+    if (c->accounting)
+        tern_buf_puts(b, "AccountingStorageType=accounting_storage/slurmdbd\n"
+                         "AccountingStorageHost=head\nAccountingStoreFlags=job_comment\n"
+                         "JobAcctGatherType=jobacct_gather/linux\n");
     if (c->tmp)
         tern_buf_printf(b, "TmpFS=%s\n", c->tmp);
     tern_buf_printf(b, "JobCompType=jobcomp/filetxt\nJobCompLoc=%s/jobs.txt\n", c->log);

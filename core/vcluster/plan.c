@@ -3,6 +3,7 @@
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/vars.h"
+#include "core/vcluster/accounting.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
@@ -274,8 +275,8 @@ int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layo
     p->dir = tern_vcluster_plan_dir(p->name, err);
     gethostname(p->host, sizeof p->host - 1);
     p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
-    if (!p->dir || tern_vcluster_programs_find(p, o->slurm, err) < 0 || list_nodes(p, err) < 0 ||
-        list_share(p, o, err) < 0) {
+    if (!p->dir || tern_vcluster_programs_find(p, o->slurm, o->accounting, err) < 0 ||
+        list_nodes(p, err) < 0 || list_share(p, o, err) < 0) {
         tern_vcluster_plan_free(p);
         return -1;
     }
@@ -294,6 +295,9 @@ void tern_vcluster_plan_free(struct tern_vcluster_plan *p)
     free(p->munged);
     free(p->slurmctld);
     free(p->slurmd);
+    free(p->slurmdbd);
+    free(p->mariadbd);
+    free(p->install_db);
     free(p->bin);
     free(p->nodes);
     *p = (struct tern_vcluster_plan){0};
@@ -499,6 +503,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,
         .dynamic = p->layout->virtual_dynamic,
+        .accounting = p->slurmdbd != NULL,
         .fleet = !plain && p->n_fleet > 0,
     };
     int rc = tern_layout_render(p->layout, &local, &c, err);
@@ -512,6 +517,11 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
                  {"etc/plugstack.conf", &c.plugstack}};
     for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++)
         rc = write_file(p->dir, files[i].name, files[i].text->data, files[i].text->len, 0644, err);
+    if (rc == 0 && p->slurmdbd) {
+        char *text = tern_vcluster_accounting_conf(p);
+        rc = write_file(p->dir, "etc/slurmdbd.conf", text, strlen(text), 0600, err);
+        free(text);
+    }
     tern_layout_conf_free(&c);
     free(state);
     free(log);
@@ -528,6 +538,10 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
  * as it is. */
 static int check_plain(struct tern_vcluster_plan *p, struct tern_err *err)
 {
+    if (p->slurmdbd)
+        return tern_err_set(err, TERN_USAGE,
+                            "--accounting needs namespaces: in plain mode slurmdbd and its "
+                            "database would take this machine's own port and socket.");
     if (strpbrk(p->dir, " \t#,='\"%[]"))
         return tern_err_set(err, TERN_USAGE,
                             "%s: Slurm's files cannot hold this path. Set "

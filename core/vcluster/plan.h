@@ -21,13 +21,14 @@ struct tern_vcluster_plan {
     char host[65]; /* plain: the host name of slurmctld and the slurmds */
     enum tern_vcluster_mode mode;
     bool user_namespace;
-    int port;                          /* plain: the first of n_nodes + 1 free ones */
-    char **share;                      /* NULL-ended, absolute */
-    char *user;                        /* SlurmUser; set when it is written down */
-    char *plugin;                      /* or NULL */
-    char *munged, *slurmctld, *slurmd; /* absolute */
-    char *bin;                         /* the folder of srun and the others, likewise */
-    size_t n_nodes, n_fleet;           /* those of the fleet among them */
+    int port;                               /* plain: the first of n_nodes + 1 free ones */
+    char **share;                           /* NULL-ended, absolute */
+    char *user;                             /* SlurmUser; set when it is written down */
+    char *plugin;                           /* or NULL */
+    char *munged, *slurmctld, *slurmd;      /* absolute */
+    char *slurmdbd, *mariadbd, *install_db; /* likewise; NULL without accounting */
+    char *bin;                              /* the folder of srun and the others, likewise */
+    size_t n_nodes, n_fleet;                /* those of the fleet among them */
     struct tern_vcluster_plan_node *nodes;
 };
 

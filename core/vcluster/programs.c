@@ -46,7 +46,8 @@ static void beside_library(struct tern_buf *folders)
     free(at);
 }
 
-static int find_programs(struct tern_vcluster_plan *p, const char *prefix, struct tern_err *err)
+static int find_programs(struct tern_vcluster_plan *p, const char *prefix, bool accounting,
+                         struct tern_err *err)
 {
     static const char usual[] = "/usr/sbin:/sbin:/usr/local/sbin:/opt/slurm/sbin";
     const char *path = getenv("PATH");
@@ -55,9 +56,10 @@ static int find_programs(struct tern_vcluster_plan *p, const char *prefix, struc
         const char *name;
         const struct tern_buf *folders;
         char **to;
-    } want[] = {{"munged", &any, &p->munged},
-                {"slurmctld", &folders, &p->slurmctld},
-                {"slurmd", &folders, &p->slurmd}};
+    } want[] = {{"munged", &any, &p->munged},     {"slurmctld", &folders, &p->slurmctld},
+                {"slurmd", &folders, &p->slurmd}, {"slurmdbd", &folders, &p->slurmdbd},
+                {"mariadbd", &any, &p->mariadbd}, {"mariadb-install-db", &any, &p->install_db}};
+    const size_t n = accounting ? sizeof want / sizeof *want : 3;
     int rc = 0;
 
     tern_buf_printf(&any, "%s:%s", path ? path : "", usual);
@@ -67,12 +69,18 @@ static int find_programs(struct tern_vcluster_plan *p, const char *prefix, struc
         beside_library(&folders);
         tern_buf_printf(&folders, "%s", any.data);
     }
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    for (size_t i = 0; i < n; i++) {
         *want[i].to = find_in(want[i].folders->data, want[i].name);
         if (!*want[i].to)
             tern_buf_printf(&names, "%s%s", names.len ? ", " : "", want[i].name);
     }
-    if (names.len && prefix && p->munged)
+    if (names.len && p->munged && p->slurmctld && p->slurmd)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "--accounting: %s: not found. Install MariaDB and slurmdbd (Debian, "
+                          "Ubuntu: apt-get install -y --no-install-recommends mariadb-server "
+                          "slurmdbd).",
+                          names.data);
+    else if (names.len && prefix && p->munged)
         rc = tern_err_set(err, TERN_USAGE, "--slurm %s: there is no %s in its sbin.", prefix,
                           names.data);
     else if (names.len)
@@ -160,10 +168,10 @@ static void find_commands(struct tern_vcluster_plan *p)
     free(sbin);
 }
 
-int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix,
+int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix, bool accounting,
                                 struct tern_err *err)
 {
-    if (find_programs(p, prefix, err) < 0 || check_release(p, err) < 0)
+    if (find_programs(p, prefix, accounting, err) < 0 || check_release(p, err) < 0)
         return -1;
     find_commands(p);
     return 0;

@@ -4,10 +4,10 @@
 
 #include "core/vcluster/plan.h"
 
-/* Fill munged, slurmctld, slurmd and bin of `p`: from `prefix`; with NULL from beside the libslurm
- * in use, from PATH, or from the usual places.  TERN_USAGE when one is missing or of another
- * release. */
-int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix,
+/* Fill munged, slurmctld, slurmd and bin of `p`, with `accounting` slurmdbd and MariaDB, too: from
+ * `prefix`; with NULL from beside the libslurm in use, from PATH, or from the usual places.
+ * TERN_USAGE when one is missing or of another release. */
+int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix, bool accounting,
                                 struct tern_err *err);
 
 /* `path`, with `bin` in front unless its first srun is the one in there; malloc'ed. */

@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
+#include "core/vcluster/accounting.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
@@ -40,7 +41,7 @@ struct super {
     int signals; /* signalfd */
     int trouble; /* where starting nodes complain */
     int lock;
-    pid_t munged, slurmctld;
+    pid_t munged, slurmctld, slurmdbd, mariadbd; /* the last two: 0 without accounting */
 };
 
 static bool plain(const struct super *s)
@@ -153,6 +154,25 @@ static int start_munged(struct super *s, struct tern_err *err)
                                        "munged.log", err);
 }
 
+static int start_accounting(struct super *s, struct tern_err *err)
+{
+    const struct tern_vcluster_plan *p = s->plan;
+    struct sockaddr_un db = {.sun_family = AF_UNIX, .sun_path = TERN_VCLUSTER_ACCOUNTING_SOCKET};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(TERN_VCLUSTER_ACCOUNTING_PORT)};
+
+    inet_pton(AF_INET, TERN_VCLUSTER_NET_HEAD, &a.sin_addr);
+    s->mariadbd = tern_vcluster_accounting_start_database(p, err);
+    if (s->mariadbd < 0 || wait_listen(s, (struct sockaddr *)&db, sizeof db, s->mariadbd,
+                                       "mariadbd", "mariadbd.log", err) < 0)
+        return -1;
+    s->slurmdbd = tern_vcluster_accounting_start_slurmdbd(p, err);
+    if (s->slurmdbd < 0 || wait_listen(s, (struct sockaddr *)&a, sizeof a, s->slurmdbd, "slurmdbd",
+                                       "slurmdbd.log", err) < 0)
+        return -1;
+    return tern_vcluster_accounting_add_cluster(p, err);
+}
+
 static int start_slurmctld(struct super *s, struct tern_err *err)
 {
     const struct tern_vcluster_plan *p = s->plan;
@@ -206,7 +226,7 @@ static int start_namespaces(struct super *s, struct tern_err *err)
     }
     s->trouble = trouble[0];
     if (start_nodes(s, go[0], trouble[1], err) < 0 || start_munged(s, err) < 0 ||
-        start_slurmctld(s, err) < 0)
+        (s->plan->slurmdbd && start_accounting(s, err) < 0) || start_slurmctld(s, err) < 0)
         goto out;
     rc = 0;
 out:
@@ -302,7 +322,11 @@ static void reap(struct super *s)
     int status;
 
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        const char *what = pid == s->munged ? "munged" : pid == s->slurmctld ? "slurmctld" : NULL;
+        const char *what = pid == s->munged      ? "munged"
+                           : pid == s->slurmctld ? "slurmctld"
+                           : pid == s->slurmdbd  ? "slurmdbd"
+                           : pid == s->mariadbd  ? "mariadbd"
+                                                 : NULL;
         if (what)
             tern_warn("%s ended (status %#x)", what, (unsigned)status);
         for (size_t i = 0; i < s->plan->n_nodes; i++) {

@@ -251,6 +251,12 @@ out:
     return rc;
 }
 
+/* A new database takes seconds of both cores. */
+static double patience(const struct tern_vcluster_options *o, const struct tern_vcluster_plan *p)
+{
+    return o->timeout_s > 0 ? o->timeout_s : (o->accounting ? 90 : 30) + 0.1 * (double)p->n_nodes;
+}
+
 static const char *const lacking =
     "nodes share the host's name, network, /tmp and /dev/shm, have no Neuron devices, and cannot "
     "be cut off";
@@ -269,7 +275,7 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
 
     if (tern_vcluster_plan_make(&p, l, o, err) < 0)
         return -1;
-    double timeout_s = o->timeout_s > 0 ? o->timeout_s : 30 + 0.1 * (double)p.n_nodes;
+    const double timeout_s = patience(o, &p);
     int lock_fd = tern_vcluster_plan_lock(p.dir, p.name, err);
     if (lock_fd < 0)
         goto out;

@@ -44,6 +44,7 @@ struct tern_vcluster_options {
                                  then one on PATH or in a usual place */
     const char *const *share; /* NULL-ended: folders under /tmp, /run or /dev/shm that every node
                                  shall see; or NULL.  The current folder is always seen. */
+    bool accounting;          /* MariaDB and slurmdbd on the head; not in plain mode */
     double timeout_s;         /* until every node is idle; 0: 30 s and 0.1 s a node */
 };
 

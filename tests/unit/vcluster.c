@@ -207,19 +207,20 @@ static void test_programs(void)
     char *same = slurm_of("same", textf("%s.9", release));
     char *near = slurm_of("near", textf("%s9.1", release)), *far = slurm_of("far", "1.02.3");
 
-    works(tern_vcluster_programs_find(&p, same, &err), "daemons of this release are taken");
+    works(tern_vcluster_programs_find(&p, same, false, &err), "daemons of this release are taken");
     is(p.slurmd, textf("%s/sbin/slurmd", same), "slurmd is the prefix's");
     is(p.bin, textf("%s/bin", same), "commands are the prefix's");
     tern_vcluster_plan_free(&p);
-    ok(tern_vcluster_programs_find(&p, far, &err) < 0 && err.code == TERN_USAGE,
+    ok(tern_vcluster_programs_find(&p, far, false, &err) < 0 && err.code == TERN_USAGE,
        "daemons of another release are refused");
     has(err.text, "is of Slurm 1.02.3", "a refused daemon's release is named");
     tern_vcluster_plan_free(&p);
-    ok(tern_vcluster_programs_find(&p, near, &err) < 0,
+    ok(tern_vcluster_programs_find(&p, near, false, &err) < 0,
        "a release that only begins like this one is another one");
     tern_vcluster_plan_free(&p);
     unlink(textf("%s/sbin/slurmd", far));
-    ok(tern_vcluster_programs_find(&p, far, &err) < 0 && strstr(err.text, "no slurmd in its sbin"),
+    ok(tern_vcluster_programs_find(&p, far, false, &err) < 0 &&
+           strstr(err.text, "no slurmd in its sbin"),
        "a prefix without slurmd is refused with its name");
     tern_vcluster_plan_free(&p);
 

@@ -9,7 +9,7 @@ static int norm_again(struct tern_llama *m, const tern_real *rstd, const tern_re
     int n = tern_llama_own(m, N);
 
     tern_tensor_rmsnorm_again(own, rstd, x, tern_llama_norm_weights(m, w), n, m->c.dim);
-    tern_llama_round(m, own, (size_t)n * (size_t)m->c.dim);
+    tern_llama_round_input(m, own, (size_t)n * (size_t)m->c.dim);
     return tern_llama_gather(m, m->a.normed, N, err);
 }
 
@@ -75,7 +75,7 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     /* `wide` is the product of gate and up until down's gradient has used it, then its gradient. */
     if (tern_llama_learns(m, layer, TERN_MODEL_DOWN)) {
         tern_tensor_swiglu(wide, gate_up, N, F);
-        tern_llama_round(m, wide, NF);
+        tern_llama_round_input(m, wide, NF);
     }
     tern_llama_product_grad(m, at->down, dy, wide, N, F, C);
     dy = tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, dy, C, wide,
@@ -85,7 +85,7 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     tern_llama_adapt_dx(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, wide);
     tern_llama_round(m, wide, NF);
     tern_tensor_swiglu_backward(gate_up, wide, N, F);
-    tern_llama_round(m, gate_up, 2 * NF);
+    tern_llama_round_input(m, gate_up, 2 * NF);
     const tern_real *mid = tern_llama_recall(m, a->mid, m->a.stream, own);
     if ((tern_llama_learns(m, layer, TERN_MODEL_GATE) ||
          tern_llama_learns(m, layer, TERN_MODEL_UP)) &&
@@ -130,7 +130,7 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
                                    m->a.attention);
     tern_llama_round(m, dqkv, (size_t)N * (size_t)W);
     tern_tensor_rope(dqkv, m->cos, m->sin, &heads, -1);
-    tern_llama_round(m, dqkv, (size_t)N * (size_t)W);
+    tern_llama_round_input(m, dqkv, (size_t)N * (size_t)W);
     const tern_real *x = tern_llama_recall(m, a->x, m->a.stream, own);
     if ((tern_llama_learns(m, layer, TERN_MODEL_Q) || tern_llama_learns(m, layer, TERN_MODEL_K) ||
          tern_llama_learns(m, layer, TERN_MODEL_V)) &&

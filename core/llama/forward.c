@@ -20,7 +20,7 @@ static int norm(struct tern_llama *m, tern_real *rstd, const tern_real *x, size_
     int n = tern_llama_own(m, N);
 
     tern_tensor_rmsnorm(own, rstd, x, tern_llama_norm_weights(m, w), n, m->c.dim, m->c.norm_eps);
-    tern_llama_round(m, own, (size_t)n * (size_t)m->c.dim);
+    tern_llama_round_input(m, own, (size_t)n * (size_t)m->c.dim);
     return tern_llama_gather(m, m->a.normed, N, err);
 }
 
@@ -159,7 +159,7 @@ int tern_llama_forward(struct tern_llama *m, int chunk, int slot, const struct t
             tern_llama_layer_inner(m, layer, a, b, err) < 0)
             return -1;
         tern_tensor_swiglu(m->a.wide, tern_llama_work(m, a->gate_up, m->a.broad), N, F);
-        tern_llama_round(m, m->a.wide, (size_t)N * (size_t)F);
+        tern_llama_round_input(m, m->a.wide, (size_t)N * (size_t)F);
         if (fan_in(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, to,
                    tern_llama_work(m, a->mid, m->a.stream), m->a.wide, err) < 0)
             return -1;

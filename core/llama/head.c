@@ -48,7 +48,7 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
 
     tern_tensor_rmsnorm(y, s->out_rstd, out, tern_llama_norm_weights(m, m->norm), n, C,
                         m->c.norm_eps);
-    tern_llama_round(m, y, own);
+    tern_llama_round_input(m, y, own);
     if (tern_llama_gather(m, a->normed, N, err) < 0)
         return -1;
     for (int r = 0; r < N; r += m->head_rows) {
@@ -66,7 +66,7 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
         }
         if (grad_scale == 0)
             continue;
-        tern_llama_round(m, a->logits, (size_t)rows * (size_t)V);
+        tern_llama_round_input(m, a->logits, (size_t)rows * (size_t)V);
         tern_llama_product_grad(m, m->head, a->logits, x, rows, C, V);
         tern_llama_product_dx(m, m->head, a->dnormed + (size_t)r * (size_t)C, a->logits, rows, C,
                               V);

@@ -30,6 +30,12 @@ void tern_llama_round(const struct tern_llama *m, tern_real *x, size_t n)
         tern_tensor_round_bf16(x, NULL, n);
 }
 
+void tern_llama_round_input(const struct tern_llama *m, tern_real *x, size_t n)
+{
+    if (m->lora.rank || !tern_tensor_bf16_rounds())
+        tern_llama_round(m, x, n);
+}
+
 size_t tern_llama_element(const struct tern_llama *m)
 {
     return m->bf16 ? sizeof(uint16_t) : sizeof(tern_real);

@@ -140,6 +140,9 @@ void tern_llama_keep(const struct tern_llama *m, void *kept, tern_real *work, si
 tern_real *tern_llama_recall(const struct tern_llama *m, void *kept, tern_real *scratch, size_t n);
 /* With bf16 round x[n], which is not stored. */
 void tern_llama_round(const struct tern_llama *m, tern_real *x, size_t n);
+/* The same of an array that products with parameters alone read: they may round it themselves, and
+ * adapters may not. */
+void tern_llama_round_input(const struct tern_llama *m, tern_real *x, size_t n);
 /* Bytes of an element of a stored array, and of a parameter. */
 size_t tern_llama_element(const struct tern_llama *m);
 

@@ -278,7 +278,7 @@ static bool pays(int M, int N, int K)
  * weigh, and faster with a transposed A. */
 static const struct tern_tensor_products *kernel_for(const struct tern_tensor_gemm *g)
 {
-    if (g->rounded && tern_tensor_pairs && pays(g->M, g->N, g->K))
+    if (g->rounded && tern_tensor_pairs) /* of any size: it rounds, too */
         return tern_tensor_pairs;
     return own_all || (!g->ta && (g->N <= NARROW || g->K <= NARROW)) ? own : NULL;
 }
@@ -374,7 +374,9 @@ static void by_blas_half(const struct tern_tensor_gemm *g, const tern_real *A, c
 static void product(const struct tern_tensor_products *by, const struct tern_tensor_gemm *g,
                     const tern_real *A, struct tern_tensor_matrix B, tern_real *C)
 {
-    if (by && (by == tern_tensor_pairs || pays(g->M, g->N, g->K)) && by->ready())
+    bool any = g->M > 0 && g->N > 0 && g->K > 0;
+
+    if (by && (by == tern_tensor_pairs ? any : pays(g->M, g->N, g->K)) && by->ready())
         by->gemm(g, (const float *)(const void *)A, B, (float *)(void *)C);
     else if (B.half)
         by_blas_half(g, A, B.at, C);

@@ -75,6 +75,8 @@ int tern_tensor_gemm_use(const char *name);
 /* The unit that multiplies numbers of bf16 (`rounded` of struct tern_tensor_gemm): "avx512_bf16",
  * or "fp32": such products are made as all others. */
 const char *tern_tensor_bf16_unit(void);
+/* Is it a unit that rounds what it multiplies?  Else the caller does. */
+bool tern_tensor_bf16_rounds(void);
 /* Take the named unit, or the best one: NULL, as start does, unless TERN_BF16_UNIT names one.
  * -1 when this CPU or build lacks it. */
 int tern_tensor_bf16_use(const char *name);

@@ -52,6 +52,11 @@ const char *tern_tensor_bf16_unit(void)
     return tern_tensor_pairs ? tern_tensor_pairs->name : none;
 }
 
+bool tern_tensor_bf16_rounds(void)
+{
+    return tern_tensor_pairs != NULL;
+}
+
 const char *tern_tensor_bf16_describe(void)
 {
     if (tern_tensor_bf16_expected())

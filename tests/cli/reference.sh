@@ -12,6 +12,11 @@ out_has '"precision": "fp64"'
 # tests/peers/bf16.py tests/golden/llama-bf16 float64 '{"dim":16,"layers":2,"heads":4,"kv_heads":2,"ffn":24,"vocab":40,"seq":17,"batch":2,"steps":10}'
 run "${TERN_BUILD:-$ROOT/build}/tests/tools/check_reference-f64" "$ROOT/tests/golden/llama-bf16"
 status 0 "bf16: in double, rounded where PyTorch was told to round, they agree to the last digits"
+for unit in fp32 ''; do
+    TERN_BF16_UNIT=$unit run "${TERN_BUILD:-$ROOT/build}/tests/tools/check_reference" "$ROOT/tests/golden/llama-bf16"
+    status 0 "bf16: with products by ${unit:-the best unit that the CPU has} they agree within bf16's own error"
+    jq -e '.largest_differences.gradients.difference < 1e-5' out >/dev/null; ok $? "bf16: gradients of the first step, by ${unit:-the best unit}, are PyTorch's to five digits"
+done
 
 copy() { rm -rf dump; cp -r "$GOLDEN" dump; }
 copy; sed -i 's/"rope_theta": 500000.0/"rope_theta": 400000.0/' dump/config.json

@@ -210,6 +210,21 @@ static void special(void)
        "products of bf16: other numbers are rounded to the nearest, ties to even");
 }
 
+/* Nothing to multiply, as a tensor rank has it that holds none of the vocabulary. */
+static void nothing(void)
+{
+    tern_real A[4] = {1, 2, 3, 4}, C[4] = {5, 6, 7, 8};
+    struct tern_tensor_gemm g = {.M = 2, .N = 2, .alpha = 1, .beta = 2, .rounded = true};
+
+    tern_tensor_gemm(&g, A, A, C);
+    ok(C[0] == 10 && C[3] == 16, "products of bf16 without steps: C is scaled");
+    g.N = 0, g.K = 2;
+    tern_tensor_gemm(&g, A, A, C);
+    g.N = 2, g.M = 0;
+    tern_tensor_gemm(&g, A, A, C);
+    ok(C[0] == 10 && C[3] == 16, "products of bf16 without rows or columns: nothing is done");
+}
+
 /* Is the product with `rounded` made as the one without? */
 static bool as_floats(void)
 {
@@ -260,6 +275,9 @@ int main(void)
     }
     for (int m = 16; m < 32; m++)
         product(m, 91 - m, 3 * m);
+    product(1, 1, 1);
+    product(3, 200, 5);
+    product(200, 2, 9);
     product(16, 16, 1);
     product(33, 65, STEPS - 1);
     product(20, 70, STEPS + 1);
@@ -270,5 +288,6 @@ int main(void)
     threads(47, 150, 2100);
     threads(300, 47, 65);
     special();
+    nothing();
     return tap_done();
 }

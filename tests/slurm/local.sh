@@ -1,6 +1,6 @@
 #!/bin/bash
 # checkpoint.local on nodes with a /dev/shm each: after a crash the next attempt goes on from what the nodes
-# have; after the loss of a node, on a spare one, from checkpoint.dir.
+# have; after the loss of a node, on a spare one, from checkpoint.dir, or from the copies of its partner.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/tiny.sh"
@@ -44,4 +44,22 @@ let_go; over
 is "$(rows outcome tiny)" "node_fail,done" "$name: a spare one takes its place"
 has job.out "of its " "$name: it says why the nodes' checkpoint is not taken"
 has job.out "checkpoint level shared: $WORK/checkpoints has step " "$name: the next attempt goes on from checkpoint.dir"
+
+name="a lost node with a partner"
+run tern cluster node --power on -c $CLUSTER trn1-st-trn1-2
+until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n trn1-st-trn1-2 -o %t | grep -qx idle"
+rm -rf checkpoints ledger whole job.out
+sed -i 's/^steps: .*/steps: 60/; s/every: 2/every: 10/' run.yaml
+run tern run run.yaml --ranks 2 --set ledger.dir=whole --set checkpoint.local=null --set launch.spares=0; status 0 "a longer run without it"
+tiny_digests >weights; rm -rf checkpoints
+sed -i 's#local: /dev/shm/tern-local#&, partner: true#' run.yaml
+for s in 10 20; do hold $s /checkpoints/; done; hold 30 /dev/shm/
+submit --exclusive --open-mode=append -o job.out -N3 -w 'trn1-st-trn1-[1-3]' --no-kill --no-requeue job.sh
+waits() { [ "$(steps_done ledger)" = 40 ]; } # for the save of step 30; step 10 at least has its copies
+until_true waits || until_true waits; ok $? "$name: the run is on its way" || tail -5 job.out
+run tern cluster node --power off -c $CLUSTER trn1-st-trn1-2; status 0
+let_go; over
+is "$(rows outcome tiny)" "node_fail,done" "$name: a spare one takes its place"
+grep -q "checkpoint level local: the nodes have step [123]0, and $WORK/checkpoints has none" job.out
+ok $? "$name: the next attempt goes on from the partner's copies" || grep 'checkpoint\|passed' job.out
 tap_done

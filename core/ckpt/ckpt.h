@@ -266,6 +266,10 @@ uint64_t tern_ckpt_staging_bytes(const struct tern_ckpt_array *arrays, size_t n)
 
 struct tern_ckpt_saving; /* a save under way */
 
+/* The calling thread writes beside others that compute.  It may use all cores that the process has
+ * (OpenMP binds the thread that begins a save to one), and leaves them to those threads. */
+void tern_ckpt_make_way(void);
+
 /* Collective.  What `o` points to may be freed on return, other than the lease, the peers' context
  * and constant data.  `staging` NULL: nothing is copied, and each advance does its stage's work
  * itself; no array may change before tern_ckpt_save_free.  After a failure, which is one of all

@@ -189,9 +189,7 @@ int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
 
 /* ------------------------------------------------------------------ stages and their threads */
 
-/* OpenMP binds the thread that begins a save to one core: a writer may use all that the process
- * has, and leaves them to its other threads where those compute. */
-static void make_way(void)
+void tern_ckpt_make_way(void)
 {
     cpu_set_t all, one;
     DIR *d = opendir("/proc/self/task");
@@ -215,7 +213,7 @@ static void *work(void *ctx)
     struct tern_ckpt_saving *s = ctx;
 
     if (s->threaded)
-        make_way();
+        tern_ckpt_make_way();
     s->err = (struct tern_err){0};
     if (s->stage == TERN_CKPT_WRITES)
         s->rc = s->from_path ? tern_ckpt_flush_write(s, &s->err) : tern_ckpt_save_write(s, &s->err);

@@ -105,6 +105,12 @@ static void *work(void *ctx)
     return NULL;
 }
 
+static void *work_beside(void *ctx)
+{
+    tern_ckpt_make_way();
+    return work(ctx);
+}
+
 /* In a thread, which gets no signals, or at once where there is none. */
 static void enter(struct train_partner *p, enum state state)
 {
@@ -114,7 +120,7 @@ static void enter(struct train_partner *p, enum state state)
     atomic_store(&p->ready, false);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    p->threaded = pthread_create(&p->thread, NULL, work, p) == 0;
+    p->threaded = pthread_create(&p->thread, NULL, work_beside, p) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!p->threaded)
         work(p);

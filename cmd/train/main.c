@@ -140,7 +140,7 @@ static int explain(const struct tern_recipe *r, struct tern_err *err)
         fputs(text.data, stdout);
     tern_buf_free(&text);
     if (rc == 0 && cluster)
-        rc = print_node(r, &c, &known, err) < 0 ? -1 : tern_check_recipe(r, &known, err);
+        rc = print_node(r, &c, &known, err) < 0 ? -1 : tern_check_fits(r, &known, &c, err);
     return rc;
 }
 

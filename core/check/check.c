@@ -307,6 +307,15 @@ static int check_memory(const struct tern_recipe *r, const struct tern_check_opt
     return options->device_memory ? check_device(r, options, config, err) : 0;
 }
 
+int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options *options,
+                    const struct tern_model_config *config, struct tern_err *err)
+{
+    if (tern_plan_check_positions(r, config, err) < 0 || check_cuts(r, config, err) < 0 ||
+        check_degrees(r, options, err) < 0)
+        return -1;
+    return check_memory(r, options, config, err);
+}
+
 /* The profile may be the recipe's or the site's. */
 static int check_profile(const struct tern_recipe *r, struct tern_err *err)
 {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/model/model.h"
 #include "core/recipe/recipe.h"
 
 struct tern_check_options {
@@ -28,6 +29,10 @@ struct tern_check_options {
  * is not known, only a recipe that works on no number of them is refused. */
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err);
+
+/* The part of it that needs no file: degrees, cuts and memory of a model of this config. */
+int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options *options,
+                    const struct tern_model_config *config, struct tern_err *err);
 
 /* Judge by the machines of a layout (its path), not by those of a Slurm or by this one: fill in
  * cluster_nodes (of its largest queue), node_memory and device_memory (of its largest node).

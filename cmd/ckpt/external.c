@@ -107,12 +107,14 @@ int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
         return -1;
     /* The run's folder says which files are copied, and where: another user may have written it. */
     bool theirs = tern_ledger_home_uid(home, &uid) && uid != geteuid();
+    tern_progress_begin(/* unit= */ NULL, "%s", run ? run : id);
     int made =
         theirs
             ? tern_err_set(err, TERN_USAGE,
                            "%s: run %s belongs to another user, and only that user can mirror it",
                            home, id)
             : tern_retain_run_offline(home, id, &did, err);
+    tern_progress_end();
     free(home);
     if (made < 0)
         return -1;

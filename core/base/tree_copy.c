@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 
 #include <errno.h>
@@ -182,10 +183,16 @@ static int fill(const char *from, const struct tern_tree *t, const char *aside,
     struct stat st;
     int rc = 0;
 
+    for (size_t i = 0; i < t->n; i++)
+        tern_progress_expect(t->file[i].bytes);
     for (size_t i = 0; rc == 0 && i < t->n; i++) {
         char *path = tern_strf("%s/%s", aside, t->file[i].name);
-        rc = TERN_AGAIN(lstat(path, &st)) == 0 ? sync_one(&t->file[i], aside, err)
-                                               : copy_one(from, &t->file[i], aside, err);
+        if (TERN_AGAIN(lstat(path, &st)) == 0) {
+            rc = sync_one(&t->file[i], aside, err);
+            tern_progress_add(t->file[i].bytes);
+        } else {
+            rc = copy_one(from, &t->file[i], aside, err);
+        }
         free(path);
     }
     if (rc == 0)

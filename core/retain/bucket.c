@@ -1,5 +1,6 @@
 #include "core/retain/bucket.h"
 
+#include "core/base/progress.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -243,10 +244,22 @@ static int check_file(const struct tern_tree_file *f, int fd, const char *path,
                : tern_err_set(err, TERN_TEMPFAIL, "%s: has changed since it was verified", path);
 }
 
+/* `done` of a file so far; *before: what was counted of it. */
+static void count_sent(void *before, uint64_t done, uint64_t all)
+{
+    uint64_t *was = before;
+
+    (void)all;
+    tern_progress_add(done > *was ? done - *was : 0);
+    *was = done;
+}
+
 static int send_file(struct tern_retain_bucket *b, const struct tern_retain_bucket_copy *c,
                      const struct tern_tree_file *f, bool keep_same, struct tern_err *err)
 {
-    const struct tern_store_push_how how = {.keep_same = keep_same};
+    uint64_t sent = 0;
+    const struct tern_store_push_how how = {
+        .keep_same = keep_same, .progress = count_sent, .ctx = &sent};
     char *path = tern_strf("%s/%s", c->from, f->name), *to = tern_strf("%s/%s", c->name, f->name);
     struct tern_store_pushed pushed;
     struct stat st;
@@ -255,6 +268,8 @@ static int send_file(struct tern_retain_bucket *b, const struct tern_retain_buck
 
     if (rc == 0)
         rc = tern_store_push(b->store, to, fd, path, &how, &pushed, err);
+    if (rc == 0)
+        count_sent(&sent, f->bytes, f->bytes); /* also of one that was there */
     if (fd >= 0)
         close(fd);
     free(path);
@@ -417,6 +432,8 @@ static int send_all(struct tern_retain_bucket *b, const struct tern_retain_bucke
     struct there t;
     size_t seals = 0;
 
+    for (size_t i = 0; i < c->files->n; i++) /* its digest, if that is looked at, and its bytes */
+        tern_progress_expect(c->files->file[i].bytes * (*c->files->file[i].sha256 ? 2 : 1));
     for (size_t i = 0; i < c->files->n; i++) {
         const struct tern_tree_file *f = &c->files->file[i];
         seals += is_seal(c, f);

@@ -2,6 +2,7 @@
 #include "core/train/state.h"
 
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/local.h"
 
@@ -91,14 +92,17 @@ static int read_rows(struct train *t, const struct tern_infer_source *s, const c
             continue;
         p.start[0] += w.from;
         p.shape[0] = w.rows;
+        tern_progress_expect(w.count);
         if (tern_infer_read_part(s, prefix, &p, to + w.state, err) < 0)
             return -1;
+        tern_progress_add(w.count);
     }
     return 0;
 }
 
 static int read_moments(struct train *t, const struct tern_infer_source *s, struct tern_err *err)
 {
+    tern_progress_phase("values", "the optimizer's state");
     if (read_rows(t, s, "exp_avg/", t->optimizer.exp_avg, err) < 0)
         return -1;
     return read_rows(t, s, "exp_avg_sq/", t->optimizer.exp_avg_sq, err);
@@ -112,6 +116,8 @@ static int read_weights(struct train *t, const struct tern_infer_source *s, bool
     const struct tern_model_shard *shard = tern_llama_shard(t->model);
     char name[TERN_CKPT_NAME_MAX + 1];
 
+    if (t->rank == 0) /* the one line of the run */
+        tern_progress_begin("parameters", "%s", tern_ckpt_path(s->ckpt));
     if ((resume ? tern_infer_resume(s, t->model, err) : tern_infer_read(s, t->model, err)) < 0)
         return -1;
     snprintf(name, sizeof name, "master/%s", shard->parts[0].whole.name);
@@ -120,6 +126,7 @@ static int read_weights(struct train *t, const struct tern_infer_source *s, bool
         copy_master(t);
         return 0;
     }
+    tern_progress_phase("parameters", "the master copy");
     if (t->optimizer.master)
         return read_rows(t, s, has ? "master/" : s->prefix, t->optimizer.master, err);
     tern_real *params = tern_llama_params(t->model, NULL);
@@ -208,6 +215,7 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
     t->checkpoint.files_dir = tern_strdup(path);
     rc = 0;
 out:
+    tern_progress_end();
     tern_infer_close(&s);
     return rc;
 }
@@ -252,6 +260,7 @@ int tern_train_begin(struct train *t, struct tern_err *err)
         }
     }
     t->checkpoint.files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
+    tern_progress_end();
     tern_infer_close(&s);
     return rc;
 }

@@ -61,6 +61,13 @@ shows 'blend' 'tern ckpt blend hf back -o blend'
 shows 'hf, held' 'tern eval run.yaml --only --checkpoint hf'
 sed -i 's/config: model.config.json/from: hf/' run.yaml
 run tern run run.yaml --set name=adapted --set lora.rank=2 --set checkpoint.dir=adapters --set steps=2; status 0
+kept='--set name=mirrored --set checkpoint.dir=kept --set checkpoint.mirror=copies'
+TERN_PROGRESS_MS=0 run tern run run.yaml $kept --set steps=2; status 0
+run tern logs mirrored --ledger ledger; grep -qE ': (.*/)?hf: [0-9]+ %, [0-9.]+ [kM]? ?parameters/s' out; ok $? "a run that reads its weights says in its log how far it is" || head -20 out
+rm -rf copies; shows 'mirrored' 'tern ckpt mirror mirrored --ledger ledger'
+[ -s copies/step-00000002/manifest.json ]; ok $? "the copy is there"
+TERN_PROGRESS_MS=0 run tern run run.yaml $kept --set steps=3; status 0
+run tern logs mirrored --ledger ledger --attempt 2; grep -qE "step-00000002, the optimizer's state: [0-9]+ %" out; ok $? "one that goes on says so for the optimizer's state, too" || head -20 out
 shows 'merged' 'tern ckpt merge adapters/latest -o merged'
 every 80 'tern health quick'; drawn | grep -qE ': [0-9]+ %, [0-9.]+ k? ?checks/(s|min)'; ok $? "tern health shows its progress" || drawn | tail -3
 

@@ -97,6 +97,8 @@ PACKED := $(if $(call pkg,--exists libzstd && echo yes),ZSTD:zstd) $(if $(call p
 # Object storage: by libcurl, which is loaded when it is needed.  WITH_STORE=no does without.
 WITH_STORE ?=
 CURL := $(if $(filter no,$(WITH_STORE)),,$(call pkg,--exists 'libcurl >= 7.61' && echo yes))
+# tern ledger serve: by libmicrohttpd, loaded likewise.
+MHD := $(call pkg,--exists 'libmicrohttpd >= 0.9.71' && echo yes)
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
@@ -265,15 +267,16 @@ ifneq ($(file <$(O)/flags),$(FLAGS_TEXT))
 $(shell mkdir -p $(O))
 $(file >$(O)/flags,$(FLAGS_TEXT))
 endif
-ifneq ($(file <$(O)/packed),$(strip $(PACKED) $(CURL:%=CURL)))
+ifneq ($(file <$(O)/packed),$(strip $(PACKED) $(CURL:%=CURL) $(MHD:%=MHD)))
 $(shell mkdir -p $(O))
-$(file >$(O)/packed,$(strip $(PACKED) $(CURL:%=CURL)))
+$(file >$(O)/packed,$(strip $(PACKED) $(CURL:%=CURL) $(MHD:%=MHD)))
 endif
 endif
 $(O)/flags $(O)/packed: ;
 $(O)/core/text/codec.o $(O)/core/arrow/body.o: $(O)/packed
 $(O)/core/text/codec.o $(O)/core/arrow/body.o: ALL_CFLAGS += $(foreach p,$(PACKED),-DTERN_WITH_$(firstword $(subst :, ,$(p))))
-$(O)/core/store/http.o: $(O)/packed
+$(O)/core/store/http.o $(O)/cmd/ledger/serve_http.o: $(O)/packed
+$(O)/cmd/ledger/serve_http.o: ALL_CFLAGS += $(if $(MHD),-DTERN_WITH_MHD $(patsubst -I%,-isystem %,$(call pkg,--cflags libmicrohttpd)))
 $(O)/core/store/http.o: ALL_CFLAGS += $(if $(CURL),-DTERN_WITH_CURL $(patsubst -I%,-isystem %,$(call pkg,--cflags libcurl)))
 $(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 LIBLEDGER := $(O)/plugins/libtern-ledger.so.0

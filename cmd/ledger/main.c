@@ -225,12 +225,11 @@ static const struct tern_cmd doctor_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &ledger_list,  &ledger_show,    &ledger_why,       &ledger_compare,
-        &ledger_best,  &ledger_goodput, &ledger_cost,      &ledger_plot,
-        &ledger_watch, &ledger_report,  &ledger_sql,       &ledger_export,
-        &ledger_tag,   &ledger_note,    &ledger_reproduce, &fold_cmd,
-        &rebuild_cmd,  &verify_cmd,     &fsck_cmd,         &doctor_cmd,
-        &ledger_gc,    &ledger_merge,   &ledger_import,    NULL};
+        &ledger_list,      &ledger_show, &ledger_why,    &ledger_compare, &ledger_best,
+        &ledger_goodput,   &ledger_cost, &ledger_plot,   &ledger_watch,   &ledger_report,
+        &ledger_serve,     &ledger_sql,  &ledger_export, &ledger_tag,     &ledger_note,
+        &ledger_reproduce, &fold_cmd,    &rebuild_cmd,   &verify_cmd,     &fsck_cmd,
+        &doctor_cmd,       &ledger_gc,   &ledger_merge,  &ledger_import,  NULL};
     static const struct tern_cmd cmd = {
         .name = "ledger",
         .summary = "list, show, watch, compare, plot and query runs",

@@ -112,7 +112,8 @@ int show_json(json_t *j, struct tern_err *err);
 
 extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql,
     ledger_why, ledger_compare, ledger_best, ledger_goodput, ledger_cost, ledger_tag, ledger_note,
-    ledger_export, ledger_report, ledger_merge, ledger_import, ledger_watch, ledger_gc;
+    ledger_export, ledger_report, ledger_merge, ledger_import, ledger_watch, ledger_gc,
+    ledger_serve;
 
 /* run.c: the parts of tern ledger show, as wide as `columns`. */
 int show_attempts(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns,

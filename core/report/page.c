@@ -95,12 +95,13 @@ static void put_digest(struct tern_buf *b, const char *text)
     tern_buf_puts(b, "'");
 }
 
-/* Append page.html from `from` on, with each @NAME@ replaced, up to @DATA@ or the end. */
-static const char *put_html(struct tern_buf *b, const char *from, const char *title)
+/* Append page.html from `from` on, with each @NAME@ replaced, up to @DATA@ or the end.  `live`: the
+ * page may ask where it came from. */
+static const char *put_html(struct tern_buf *b, const char *from, const char *title, bool live)
 {
-    static const char *const names[] = {"@TITLE@", "@STYLE@",     "@SCRIPT@",    "@DATA@",
-                                        "@MARK@",  "@STYLE_SHA@", "@SCRIPT_SHA@"};
-    enum { TITLE, STYLE, SCRIPT, DATA, MARK, STYLE_SHA, SCRIPT_SHA, N };
+    static const char *const names[] = {"@TITLE@", "@STYLE@",     "@SCRIPT@",     "@DATA@",
+                                        "@MARK@",  "@STYLE_SHA@", "@SCRIPT_SHA@", "@CONNECT@"};
+    enum { TITLE, STYLE, SCRIPT, DATA, MARK, STYLE_SHA, SCRIPT_SHA, CONNECT, N };
 
     while (*from) {
         size_t plain = strcspn(from, "@"), k = 0;
@@ -123,14 +124,16 @@ static const char *put_html(struct tern_buf *b, const char *from, const char *ti
             tern_buf_puts(b, report_page_css);
         else if (k == SCRIPT)
             tern_buf_puts(b, report_page_js);
+        else if (k == CONNECT)
+            tern_buf_puts(b, live ? "connect-src 'self'; " : "");
         else
             put_digest(b, k == STYLE_SHA ? report_page_css : report_page_js);
     }
     return from;
 }
 
-struct tern_report_page *tern_report_page_open(int fd, const char *name, const char *title,
-                                               struct tern_err *err)
+static struct tern_report_page *open_page(int fd, const char *name, const char *title, bool live,
+                                          struct tern_err *err)
 {
     struct tern_report_page *p = tern_alloc(1, sizeof *p, "a page", err);
 
@@ -138,8 +141,20 @@ struct tern_report_page *tern_report_page_open(int fd, const char *name, const c
         return NULL;
     p->fd = fd;
     p->name = tern_strdup(name);
-    p->rest = put_html(&p->b, report_page_html, title);
+    p->rest = put_html(&p->b, report_page_html, title, live);
     return p;
+}
+
+struct tern_report_page *tern_report_page_open(int fd, const char *name, const char *title,
+                                               struct tern_err *err)
+{
+    return open_page(fd, name, title, /* live= */ false, err);
+}
+
+struct tern_report_page *tern_report_page_open_live(int fd, const char *name, const char *title,
+                                                    struct tern_err *err)
+{
+    return open_page(fd, name, title, /* live= */ true, err);
 }
 
 int tern_report_page_close(struct tern_report_page *p, struct tern_err *err)
@@ -147,7 +162,7 @@ int tern_report_page_close(struct tern_report_page *p, struct tern_err *err)
     int rc = p->failed ? -1 : 0;
 
     if (rc == 0 && err) {
-        put_html(&p->b, p->rest, "");
+        put_html(&p->b, p->rest, "", /* live= */ false);
         rc = flush(p, 0, err);
     }
     tern_buf_free(&p->b);

@@ -28,6 +28,10 @@ struct tern_report_page;
  * masked. */
 struct tern_report_page *tern_report_page_open(int fd, const char *name, const char *title,
                                                struct tern_err *err);
+/* A page that may ask the server it came from for data: one of kind "live" (every: seconds) has it
+ * ask for `data` and `list`, beside the page (tern ledger serve). */
+struct tern_report_page *tern_report_page_open_live(int fd, const char *name, const char *title,
+                                                    struct tern_err *err);
 /* `kind` is a word of letters; `j` is released, and may be NULL (then nothing fits in memory).
  * Numbers have nine digits. */
 int tern_report_page_data(struct tern_report_page *p, const char *kind, json_t *j,

@@ -3,9 +3,11 @@
 (() => {
 const {el, number} = tern;
 const data = (kind) => [...document.querySelectorAll(`script.${kind}`)].map((e) => JSON.parse(e.textContent));
-const runs = data("run"), page = data("page")[0];
-const main = document.getElementById("main");
-const state = {x: "tokens", unit: "ppl", logPpl: false, logLoss: false, smooth: 0, phases: 0};
+const main = document.getElementById("main"), live = data("live")[0];
+/* What was chosen outlives the data. */
+const state = {x: null, unit: "ppl", logPpl: false, logLoss: false, smooth: 0, phases: 0};
+const zooms = new Map();
+const show = (runs, page) => {
 const plots = [], refreshes = [];
 const draw = () => { refreshes.forEach((f) => f()); plots.forEach((p) => p.draw()); };
 
@@ -94,7 +96,10 @@ const legend = (items) => el("div", {class: "legend"}, items.map((item) => {
 const runLegend = (marks, levels) => el("div", {class: "legends"},
     legend(runs.map((r) => ({key: r.key, color: r.color, name: r.label, mark: r.baseline && levels ? "level" : null}))), marks);
 const figure = (plot, caption) => {
+    const place = `${sections} ${plots.length}`, zoom = zooms.get(place);
     plots.push(plot);
+    plot.kept = (z) => zooms.set(place, z);
+    if (zoom) plot.zoom = zoom;
     return el("figure", {}, caption && el("figcaption", {}, caption), plot.node);
 };
 
@@ -103,7 +108,7 @@ const figure = (plot, caption) => {
 const has = (r, kind) => kind === "step" || r[kind].step.length > 0;
 const priced = page.usd_hour !== null;
 const kinds = [["tokens", "tokens"], ["step", "steps"], ["seconds", "time"], ["node_hours", priced ? "cost" : "node-hours"]].filter(([k]) => runs.some((r) => has(r, k)));
-state.x = kinds[0][0];
+if (!kinds.some(([k]) => k === state.x)) state.x = kinds[0][0];
 const axes = {
     tokens: {label: "training tokens", unit: tern.countUnit},
     step: {label: "step", unit: (most) => most >= 1e6 ? tern.countUnit(most) : tern.plainUnit()},
@@ -435,7 +440,61 @@ const recipes = () => {
 
 document.getElementById("made").textContent = `${runs.length === 1 ? "One run" : runs.length + " runs"} of a tern ledger, as of ${time(page.made)}. ` +
     "Point at a curve for its values; drag to zoom, double-click to return; click a name to hide it.";
+tern.hideTip();
 main.replaceChildren();
 [summary, heldOut, trainingLoss, throughput, attempts, checkpoints, mix, goodput, recipes].forEach((f) => f());
 draw();
+};
+
+/* ---------------------------------------------------------------- a page that is served */
+
+/* The server is asked again and again; what has not changed is not sent. */
+const serve = () => {
+    const chosen = new Set(), told = el("p", {class: "note", role: "status"}), box = el("nav", {class: "runs"});
+    let stamp = "", names = "";
+    document.querySelector("header").append(told, box);
+    const ask = async (what, query) => {
+        const r = await fetch(what + (query ? "?" + query : ""), {cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer"});
+        if (!r.ok) throw new Error(`${r.status}: ${(await r.text()).slice(0, 300)}`);
+        return r.json();
+    };
+    const list = async () => {
+        const rows = await ask("list"), now = JSON.stringify([rows, [...chosen]]);
+        if (now === names) return;
+        names = now;
+        box.replaceChildren(el("details", {open: box.querySelector("details[open]") ? "" : null}, el("summary", {}, `${rows.length} runs: choose`), rows.map((r) =>
+            el("button", {type: "button", "aria-pressed": String(chosen.has(r.id)), "data-run": r.id, onclick: () => {
+                if (!chosen.delete(r.id)) chosen.add(r.id);
+                stamp = names = "";
+                tern.hidden.clear();
+                zooms.clear();
+                look();
+            }}, `${r.name || r.id} (${r.state || "?"}, ${r.step === null ? "no step" : "step " + number(r.step)})`))));
+    };
+    let looking = false;
+    const look = async () => {
+        if (looking) return;
+        looking = true;
+        try {
+            const asked = [...chosen].map((id) => "run=" + encodeURIComponent(id)).join("&");
+            const d = await ask("data", asked + (stamp ? (asked && "&") + "have=" + encodeURIComponent(stamp) : ""));
+            if (d.stamp !== stamp) {
+                const at = window.scrollY;
+                show(d.runs, d.page);
+                window.scrollTo(0, at);
+                stamp = d.stamp;
+            }
+            await list();
+            told.textContent = `Looks for news every ${live.every} s.`;
+        } catch (e) {
+            told.textContent = `No news since ${new Date().toLocaleTimeString()}: ${e.message}`;
+        }
+        looking = false;
+    };
+    setInterval(() => { if (!document.hidden) look(); }, 1000 * live.every);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+    look();
+};
+if (live) serve();
+else show(data("run"), data("page")[0]);
 })();

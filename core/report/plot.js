@@ -177,6 +177,7 @@ class Plot {
 
     setZoom(zoom) {
         this.zoom = zoom;
+        if (this.kept) this.kept(zoom);
         this.leave();
         this.draw();
     }

@@ -41,7 +41,7 @@ class Browser:
         self.process = subprocess.Popen(
             [self.find(), "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--no-first-run", "--disable-background-networking", "--disable-component-update", "--user-data-dir=" + self.folder,
-             "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank"],
+             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=descriptors, close_fds=False)
         os.close(to_read)
         os.close(back_write)

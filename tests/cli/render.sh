@@ -36,6 +36,8 @@ done
 
 # ---- folders and --diff
 render pcluster
+out_has "a section has a role of the layout's: it must allow s3:GetObject" 'a role of the site is left alone, and told of'
+out_has 'login nodes have no OnNodeConfigured' 'so are login nodes, which have no right to read a bucket'
 mkdir theirs; echo mine >theirs/notes
 run tern cluster render "$template" --to pcluster -o theirs; status 2 'a folder of other files is refused'; one_line
 is "$(ls theirs)" notes 'and stays as it was'
@@ -102,8 +104,9 @@ run tern cluster render "$template" --to pcluster --vars fs.json -o fs; status 0
 grep -A1 FsxLustreSettings fs/cluster.yaml | grep -q 'FileSystemId: fs-0123456789abcdef0'; ok $? 'the file system of the stack is used instead of a new one'
 has fs/cluster.yaml "- 's3://b/deb/'" 'TernPackage is what nodes install'
 sed 's/b.deb/other\/deb/' fs.json >other.json; run tern cluster render "$template" --to pcluster --vars other.json -o other; out_has 's3://other/deb/ is not in s3://b/, which nodes may read'
-printf '%s\n' 'Tags: [{Key: a, Value: "\u0085\u2028x\ty \"q\" \\ \x07"}, {Key: b, Value: "it'"'"'s \u00fc"}]' | cat "$template" - >odd.yaml
+printf '%s\n' 'Tags: [{Key: a, Value: "\u0085\u2028x\ty \"q\" \\ \x07"}, {Key: b, Value: "it'"'"'s \u00fc"}, {Key: c, Value: "Yes"}, {Key: "null", Value: "010"}]' | cat "$template" - >odd.yaml
 run tern cluster render odd.yaml --to pcluster -o odd; status 0; has odd/cluster.yaml '"\u0085\u2028x\x09y \"q\" \\ \x07"' 'characters that end a line, or are none, are escaped'
+has odd/cluster.yaml "Value: 'Yes'" 'a text that YAML takes for true is quoted'; has odd/cluster.yaml "Key: 'null'"; has odd/cluster.yaml "Value: '010'"
 run tern cluster render odd/cluster.yaml --to pcluster -o odd2; cmp -s odd/cluster.yaml odd2/cluster.yaml; ok $? 'and read back'
 printf 'NAME\n' >bad.txt; run tern cluster render "$template" --vars bad.txt; status 2; err_has 'bad.txt:1: is no line NAME=value'
 

@@ -9,7 +9,7 @@ version=$(tern --version | cut -d' ' -f2)
 
 # A package with tern's programs; a bucket; commands.
 mkdir -p deb/DEBIAN deb/usr/bin bucket bin
-cp "$BIN"/tern deb/usr/bin/
+cp "$BIN"/tern "$BIN"/tern-{run,task,env,health,metric} deb/usr/bin/
 printf 'Package: tern\nVersion: %s\nArchitecture: all\nMaintainer: tern <tern@localhost>\nDescription: tern\n' "$version" >deb/DEBIAN/control
 dpkg-deb -Znone -b deb "bucket/tern-$version.deb" >/dev/null
 cat >bin/aws <<'S'
@@ -33,6 +33,14 @@ node() {
 printf 'cfn_node_type=HeadNode\n' >head; printf 'cfn_node_type=ComputeFleet\n' >compute
 mkdir -p slurm/etc
 
+# ---- Slurm's own files: this Slurm reads what is rendered for it, and for every other release
+for release in 22.05 23.11 24.11 26.05; do
+    run tern cluster render "$LAYOUT" --slurm $release -o conf-$release
+    sed -i 's/^SlurmctldHost=.*/SlurmctldHost=head(127.0.0.1)/' conf-$release/slurm.conf
+    run env SLURM_CONF="$WORK/conf-$release/slurm.conf" timeout 60 sinfo
+    [ -s err ] && ! grep -qiE 'pars|fatal|unrecognized' err; ok $? "slurm.conf for $release is read" || cat err
+done
+
 # ---- ParallelCluster
 printf '{"Bucket": "b", "TernPackage": "s3://b/tern-%s.deb"}' "$version" >values.json
 run tern cluster render "$LAYOUT" --to pcluster --vars values.json -o p; status 0 "pcluster: rendered"
@@ -44,6 +52,14 @@ status 0 "pcluster: every compute node does" || cat err
 on srun -N4 /tmp/system/usr/bin/tern --version; status 0 "pcluster: a job runs it on all nodes"
 is "$(sort -u out; wc -l <out)" "tern $version
 4" "pcluster: each node has its own"
+# A job by the installed tern alone.
+printf 'version: 1\nname: installed\nledger: {dir: ledger}\nworkload: {command: [bash, %s/rank.sh], tasks_per_node: 2}\nlaunch: {restarts: 0}\n' "$WORK" >run.yaml
+echo 'readlink /proc/$PPID/exe; echo "$SLURM_PROCID on $SLURMD_NODENAME"' >rank.sh
+printf '#!/bin/bash\nexport PATH=/tmp/system/usr/bin:/usr/bin:/bin\nexec tern run run.yaml\n' >job.sbatch
+with_slurm job.sbatch
+submit --exclusive -N4 -o job.out job.sbatch
+await_job; is "$(job_state "$job") $(grep -c '^[0-7] on trn1-st-trn1-[1-4]$' job.out)" 'COMPLETED 8' "pcluster: a job of tern runs on the nodes" || cat job.out
+is "$(grep '/tern' job.out | sort -u)" /tmp/system/usr/bin/tern-task "pcluster: started by the tern that was installed" || cat job.out
 has slurm/etc/plugstack.conf 'include /etc/slurm/plugstack.conf.d/*.conf' "pcluster: Slurm takes its plugin"
 
 # ---- HyperPod: its lifecycle script finds out what each node is
@@ -78,8 +94,8 @@ is "$(grep -c 'mount -t lustre -o noatime,flock fs-01234567.fsx.us-west-2.amazon
 on_worker cat /tmp/system/etc/systemd/system/slurmd.service.d/tern.conf; has out "SLURMD_OPTIONS=--conf-server $head" "hyperpod: which asks the controller"
 on_worker /tmp/system/usr/bin/tern --version; is "$(cat out)" "tern $version" "hyperpod: tern is installed"
 created trn1-st-trn1-1; on_worker cat /tmp/system/etc/fstab; is "$(grep -c lustre out) $(head -n 1 out)" '1 old / ext4' "hyperpod: a second run adds nothing to fstab"
-created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of'
-: >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it"
+created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of' "hyperpod: is told so"
+: >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it" "hyperpod: is told so, too"
 
 # ---- Batch: instances, and containers on them
 printf '{"Bucket": "b", "InstanceProfileArn": "arn:aws:iam::123456789012:instance-profile/p", "SecurityGroup": "sg-1", "ImageRepository": "r/tern", "FileSystemDnsName": "fs-01234567.fsx.us-west-2.amazonaws.com", "FileSystemMountName": "abc"}' >values.json

@@ -200,6 +200,8 @@ static void put_programs(struct tern_render *r, const struct batch *b)
         f = tern_render_program(r, names[i], texts[i]);
         tern_render_set(f, "name", b->name);
         tern_render_set(f, "region", region);
+        if (i == 0) /* of ECS's images: that with Neuron's driver, or the plain one */
+            tern_render_set(f, "kind", b->nodes->type->chips ? "neuron/" : "");
     }
     f = tern_render_program(r, "node-setup.sh", render_batch_node_setup_sh);
     tern_render_set_int(f, "efa", b->nodes->efa ? b->nodes->type->efa : 0);

@@ -217,6 +217,9 @@ assert d["ImageId"] == "ami-0123456789abcdef0" and part.get_content_type() == "t
 assert part.get_payload().rstrip("\n") == open("batch/node-setup.sh").read().rstrip("\n")
 P
 ok $? 'batch: instances run node-setup.sh'
+has state.log amazon-linux-2023/neuron/recommended/image_id "batch: instances have Neuron's driver"
+run tern cluster render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" --to batch --vars "$golden/values.txt" -o cpu
+grep -qx "kind=''" cpu/create.sh && ! grep -q /dev/neuron cpu/*.json; ok $? 'batch: CPU nodes have no Neuron devices, and a plain image'
 aws batch/create.sh; status 0 'batch: create.sh may run again'; is "$(grep -c 'create-job-queue\|create-compute-environment\|create-placement-group\|create-launch-template ' state.log)" 4 'batch: and makes nothing twice'
 aws batch/submit.sh -n 2 "a 'job" tern run "x y.yaml" '$(touch hacked)'; status 0; is "$(cat out)" 7f3c "batch: submit.sh prints the job's id"
 python3 - <<'P'

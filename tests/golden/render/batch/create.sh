@@ -5,6 +5,7 @@
 set -euo pipefail
 name=render
 region=us-west-2
+kind=neuron/
 missing=''
 say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -33,7 +34,7 @@ ec2 describe-placement-groups --group-names "$name" >/dev/null 2>&1 ||
 ec2 describe-launch-templates --launch-template-names "$name" >/dev/null 2>&1 ||
     ec2 create-launch-template --cli-input-json "file://$here/launch-template.json" >/dev/null
 image=$(aws ssm get-parameter --region "$region" --query Parameter.Value --output text \
-    --name /aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id)
+    --name "/aws/service/ecs/optimized-ami/amazon-linux-2023/${kind}recommended/image_id")
 # Batch joins this to a part of its own, and so wants MIME.
 setup=$({
     printf 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="==tern=="\n\n--==tern==\n'

@@ -145,7 +145,7 @@ ldd "$so" | awk '{print $1}' | grep -vE '^(linux-vdso|linux-gate|libc|libm|libpt
 [ ! -s others ]; ok $? "the library needs libc alone: no libfabric, OpenBLAS, Slurm or SQLite" || cat others
 {
     nm -D --defined-only --with-symbol-versions "$so" | awk '{print $2, $3}'
-    printf '#include <tern/ledger.h>\n' | $CC -Iinclude -E -P - | tr -s ' \n\t' ' ' | sed 's/; */;\n/g' | grep -i tern_log_ | sed 's/^ *//'
+    printf '#include <tern/ledger.h>\n' | $CC -Iinclude -E -P - | grep -v '^ *#' | tr -s ' \n\t' ' ' | sed 's/; */;\n/g' | grep -i tern_log_ | sed 's/^ *//'
     echo "soname $(objdump -p "$so" | awk '$1 == "SONAME" {print $2}')"
 } | LC_ALL=C sort >abi
 cmp -s abi "$ROOT/tests/golden/libtern-ledger.abi"; ok $? "the symbols and prototypes are those of tests/golden/libtern-ledger.abi" || {

@@ -121,9 +121,11 @@ static const struct tern_opt node_opts[] = {
 };
 
 /* In a process of its own, as Slurm waits for this one: after the back-off the node counts as
- * switched off, and the next job may ask for it. */
-static void give_back_later(const char *node)
+ * switched off, and the next job may ask for it.  One that has come back meanwhile may be at
+ * work. */
+static void give_back_later(const char *node, const char *reason)
 {
+    struct tern_slurm_node_state state;
     struct tern_err err = {0};
     pid_t pid = fork();
 
@@ -131,6 +133,10 @@ static void give_back_later(const char *node)
         return;
     setsid();
     sleep(BACK_OFF_S);
+    if (tern_slurm_node_load_state(node, &state, &err) < 0)
+        tern_warn("%s: %s", node, err.text);
+    else if (!state.down || !tern_str_starts(state.reason, reason))
+        _exit(0);
     if (tern_slurm_node_update(node, TERN_SLURM_NODE_POWER_OFF, NULL, &err) < 0)
         tern_warn("%s: %s", node, err.text);
     _exit(0);
@@ -147,8 +153,8 @@ static void tell_slurm(const char *node, const struct tern_err *why)
     tern_warn("%s", why->text);
     if (tern_slurm_node_update(node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
         tern_warn("%s: %s", node, err.text);
+    give_back_later(node, reason);
     free(reason);
-    give_back_later(node);
 }
 
 static int run_node(int n, char **args, struct tern_err *err)

@@ -26,6 +26,7 @@ struct tern_mlflow {
     struct tern_store_http *http;
     char *url;           /* without a slash at its end */
     char *authorization; /* a header, or NULL */
+    bool direct;         /* to this machine: a proxy would hear the credentials */
     double deadline_s;
     const int *stop;
 };
@@ -130,6 +131,7 @@ struct tern_mlflow *tern_mlflow_open(const char *url, const int *stop, struct te
         n--;
     m->url = tern_strf("%.*s", (int)n, url);
     m->stop = stop;
+    m->direct = secret && tern_str_starts(url, "http://");
     m->deadline_s = DEADLINE_S;
     if (deadline && tern_str_real(deadline, 0.001, 1e9, &m->deadline_s) < 0)
         tern_err_set(err, TERN_USAGE, "TERN_STORE_DEADLINE=%s; it takes seconds, above 0",
@@ -284,6 +286,7 @@ static enum tern_mlflow_answer ask(struct tern_mlflow *m, const char *call, cons
                                          .connect_s = CONNECT_S,
                                          .stall_s = STALL_S,
                                          .stop = m->stop,
+                                         .direct = m->direct,
                                          .fresh = fresh};
     tern_store_http_do(m->http, &q, &r);
     enum tern_mlflow_answer answer = judge(m, call, &r, t, ret_answer, err);

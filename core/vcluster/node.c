@@ -274,6 +274,11 @@ int tern_vcluster_node_power_on(struct tern_vcluster_plan *p, size_t i, struct t
 
     if (n->pid)
         return tern_err_set(err, TERN_USAGE, "%s is on already.", n->name);
+    if (p->mode == TERN_VCLUSTER_PLAIN && n->fleet)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: in plain mode there are static nodes alone, and as many dynamic "
+                            "ones as --dynamic says.",
+                            n->name);
     if (n->trouble == TERN_VCLUSTER_NO_CAPACITY || n->trouble == TERN_VCLUSTER_SPOT_RECLAIM)
         return no_capacity(n, err);
     if (p->mode == TERN_VCLUSTER_PLAIN) {

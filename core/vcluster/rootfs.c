@@ -407,6 +407,11 @@ static unsigned long locked_flags(const char *at)
  * be made read-only. */
 static int set_read_only(const char *at, bool read_only, struct tern_err *err)
 {
+    struct statvfs st;
+
+    /* Somebody inside may have taken it off: what lies there then is the folder itself. */
+    if (!read_only && (statvfs(at, &st) < 0 || !(st.f_flag & ST_RDONLY)))
+        return 0;
     if (!read_only)
         return umount2(at, MNT_DETACH) < 0 ? tern_err_sys(err, "cannot unmount %s", at) : 0;
     if (bind(at, at, err) < 0)

@@ -289,10 +289,11 @@ static int change(struct super *s, const struct tern_vcluster_ctl_request *q, si
 static void serve(struct super *s)
 {
     struct tern_vcluster_ctl_request q;
-    struct tern_vcluster_ctl_answer a = {.size = sizeof a,
-                                         .mode = s->plan->mode,
-                                         .user_namespace = s->plan->user_namespace,
-                                         .n_nodes = (uint32_t)s->plan->n_nodes};
+    struct tern_vcluster_ctl_answer a = {
+        .size = sizeof a,
+        .mode = s->plan->mode,
+        .user_namespace = s->plan->user_namespace,
+        .n_nodes = (uint32_t)(s->plan->n_nodes - (plain(s) ? s->plan->n_fleet : 0))};
     struct tern_err err = {0};
     int folder = -1, rc = 0, fd = tern_vcluster_ctl_accept(s->ctl, &q);
     ssize_t node = fd < 0 || !*q.node ? -1 : node_named(s->plan, q.node);
@@ -330,6 +331,8 @@ static void reap(struct super *s)
         if (what)
             tern_warn("%s ended (status %#x)", what, (unsigned)status);
         for (size_t i = 0; i < s->plan->n_nodes; i++) {
+            if (pid == s->plan->nodes[i].brake)
+                tern_vcluster_trouble_lost_brake(s->plan, i);
             if (pid == s->plan->nodes[i].pid) {
                 tern_vcluster_node_is_off(&s->plan->nodes[i]);
                 tern_warn("%s ended (status %#x)", s->plan->nodes[i].name, (unsigned)status);

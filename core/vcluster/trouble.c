@@ -3,6 +3,7 @@
 #include "core/vcluster/trouble.h"
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
@@ -118,7 +119,7 @@ static void brake_for_ever(void)
 
 /* Outside of the node, so that its brake does not stop it: until it is asked to end, or the node
  * ends. */
-static void hold_brake(pid_t node)
+static void hold_brake(pid_t node, int ready)
 {
     int folder = tern_process_folder(node), sig = 0;
     sigset_t set;
@@ -133,8 +134,9 @@ static void hold_brake(pid_t node)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         brake_for_ever();
     }
-    if (brake < 0)
+    if (brake < 0 || write(ready, "b", 1) != 1)
         _exit(1);
+    close(ready);
     sigwait(&set, &sig);
     kill(brake, SIGKILL);
     waitpid(brake, NULL, 0);
@@ -146,18 +148,38 @@ static int slow(struct tern_vcluster_plan *p, const struct scene *s, struct tern
     struct tern_vcluster_plan_node *n = &p->nodes[s->node];
 
     if (!s->begin) {
-        kill(n->brake, SIGTERM);
-        waitpid(n->brake, NULL, 0);
+        if (n->brake > 0) {
+            kill(n->brake, SIGTERM);
+            waitpid(n->brake, NULL, 0);
+        }
         n->brake = 0;
         return do_inside(s, CLONE_NEWPID, signal_all, err); /* it may have been at rest */
     }
+    int ready[2];
+    char byte;
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return tern_err_sys(err, "cannot make a pipe");
     pid_t pid = fork();
-    if (pid < 0)
-        return tern_err_sys(err, "cannot fork");
     if (pid == 0)
-        hold_brake(n->pid);
-    n->brake = pid;
-    return 0;
+        hold_brake(n->pid, ready[1]);
+    close(ready[1]);
+    const bool holds = pid > 0 && read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    n->brake = pid > 0 ? pid : 0;
+    return holds ? 0 : tern_err_set(err, TERN_FAILED, "its processes cannot be held up");
+}
+
+void tern_vcluster_trouble_lost_brake(struct tern_vcluster_plan *p, size_t i)
+{
+    const struct scene s = {.plan = p, .node = i, .begin = false};
+    struct tern_vcluster_plan_node *n = &p->nodes[i];
+    struct tern_err err = {0};
+
+    n->brake = 0;
+    n->trouble = TERN_VCLUSTER_WELL;
+    tern_warn("%s is slow no longer: what held it up has ended", n->name);
+    if (n->pid && do_inside(&s, CLONE_NEWPID, signal_all, &err) < 0)
+        tern_warn("%s: %s", n->name, err.text);
 }
 
 static int one_way(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
@@ -195,7 +217,6 @@ static int no_capacity(struct tern_vcluster_plan *p, const struct scene *s, stru
     return 0; /* power_on asks for it */
 }
 
-/* A node that the fleet starts when it is wanted stays off. */
 static int spot_reclaim(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
 {
     return cut_power(p, s, err);
@@ -251,8 +272,14 @@ int tern_vcluster_trouble_begin(struct tern_vcluster_plan *p, size_t i,
                             n->name, t->word);
     if (!n->pid && !t->off)
         return tern_err_set(err, TERN_USAGE, "%s is off.", n->name);
-    if (t->act(p, &s, err) < 0)
+    if (t->act(p, &s, err) < 0) {
+        /* What was done of it is undone, as far as that goes. */
+        const struct scene back = {.plan = p, .node = i, .begin = false};
+        struct tern_err ignored;
+        if (!t->plain)
+            t->act(p, &back, &ignored);
         return tern_err_prefix(err, "%s: %s", n->name, t->word);
+    }
     n->trouble = trouble;
     return 0;
 }

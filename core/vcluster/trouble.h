@@ -10,4 +10,8 @@ int tern_vcluster_trouble_begin(struct tern_vcluster_plan *p, size_t i,
 /* Undo what befell node `i`; TERN_USAGE when it is well. */
 int tern_vcluster_trouble_end(struct tern_vcluster_plan *p, size_t i, struct tern_err *err);
 
+/* The process that holds up slow node `i` has ended by itself, and is reaped: the node runs
+ * freely. */
+void tern_vcluster_trouble_lost_brake(struct tern_vcluster_plan *p, size_t i);
+
 #endif

@@ -52,6 +52,7 @@ is "$(asked 'log-batch')" $(( (n + e + 999) / 1000 + 2)) "a thousand values a re
 cp srv/store.json before; : >log
 export_to cpt --mlflow "$URL/"; status 0; out_has "0 values sent, $((n + e)) were there"
 is "$(md5sum <srv/store.json)" "$(md5sum <before)" "a second export changes nothing"
+run env http_proxy=http://127.0.0.1:1 all_proxy=http://127.0.0.1:1 tern ledger export cpt --mlflow "$URL"; status 0 "a proxy never hears what goes to this machine"
 "$W" l "$cpt" 2 1250 1251 1300 failed >/dev/null
 export_to cpt --mlflow "$URL"; status 0; out_has "$((n + e)) were there"; is "$(one '.metrics.loss | length')" 1300 "a run that went on gets the rest"
 is "$(one .status)" FAILED "and its new end"

@@ -66,6 +66,10 @@ kept" ]; ok $? "$who: read-only: files can be read"
     mended read-only
     at sh -c 'echo x >/tmp/new && echo x >/fsx/new'; status 0 "$who: both can be written again"
 
+    broken read-only
+    at umount -l /fsx; run tern_cluster mend $n -c $CLUSTER; status 0
+    at sh -c 'grep -q " /fsx " /proc/self/mounts && grep kept /fsx/kept'; out_has kept "$who: a mend leaves the shared storage, whatever was unmounted inside"
+
     broken disk-full
     at sh -c 'head -c 65536 /dev/zero >/tmp/more'; [ $rc != 0 ]; ok $? "$who: disk-full: no room"; err_has 'No space left on device'
     at cat /tmp/kept; out_has kept "$who: disk-full: what was there stays"
@@ -86,6 +90,10 @@ kept" ]; ok $? "$who: read-only: files can be read"
     mended spot-reclaim
 
     run tern_cluster mend $n -c $CLUSTER; status 2; one_line; err_has "$n is not broken"
+    broken slow
+    at sh -c 'for p in /proc/[0-9]*; do grep -q "^Name:.tern-brake" $p/status && kill -9 ${p#/proc/}; done; true'
+    well() { tern_cluster mend $n -c $CLUSTER 2>&1 | grep -q 'is not broken'; }
+    until_true well; ok $? "$who: a brake that is killed inside is noticed"; works "the brake's end"
     run tern_cluster break $n -c $CLUSTER --how flood; status 2; one_line; err_has "'flood' is not one of: kill, freeze,"
     run tern_cluster break nobody -c $CLUSTER; status 2; err_has "has no node 'nobody'"
     broken slow; run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on
@@ -114,7 +122,10 @@ rm cluster.tern.yaml
 tern_cluster up -n $CLUSTER "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
 run tern_cluster break $n -c $CLUSTER --how disk-full; status 2 "disk-full wants a limit"; one_line; err_has "'virtual: {tmp_mib: 256}'"
 run tern_cluster down $CLUSTER
+sed -i 's/MaxCount: 2/MaxCount: 9/' cluster.yaml
 if tern_cluster up -n $CLUSTER --mode plain "$LAYOUT" >up 2>&1; then
+    run tern_cluster node trn1-dy-trn1-1 -c $CLUSTER --power on; status 2 "plain mode starts no dynamic node"; one_line
+    run tern_cluster list; grep -q "^$CLUSTER .* 2 " out; ok $? "plain mode counts the nodes that are there" || cat out
     run tern_cluster break $n -c $CLUSTER --how freeze; status 2 "plain mode has no freeze"; err_has 'in plain mode'
     broken kill; run tern_cluster mend $n -c $CLUSTER; status 0 "plain mode: mend"
     again() { tern_cluster status $CLUSTER | grep -q "$n idle"; }; until_true again; ok $? "plain mode: the node comes back"

@@ -47,6 +47,14 @@ tried_again() { ! refused; }
 until_true tried_again || until_true tried_again; ok $? "after the back-off the node may be asked for again" || nodes
 start_again; await_job; is "$(job_state "$job")" COMPLETED "then the waiting job runs" || cat three.out
 is "$(sort three.out | paste -sd,)" "$n-1,$n-2,$n-3" "on all three nodes"
+if long; then # the back-off's end meets a node that is at work again
+    tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force; until_true off
+    run tern cluster break $n-3 -c $CLUSTER --how no-capacity
+    submit -N1 -w $n-3 -o again.out --wrap 'srun sleep 40'; until_true refused
+    run tern cluster mend $n-3 -c $CLUSTER; run tern cluster node $n-3 -c $CLUSTER --power on
+    start_again; await_job 4; is "$(job_state "$job")" COMPLETED "a job on a node that came back early is left alone" || nodes
+    is "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -o 'Restarts=[0-9]*')" Restarts=1 "and is not started again"
+fi
 cluster_down
 
 # ---- idle nodes are switched off; some are there from the beginning; an ordinary user's

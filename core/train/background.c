@@ -222,4 +222,6 @@ void tern_train_save_close(struct train *t)
     t->checkpoint.staging = NULL;
     free(t->checkpoint.config);
     t->checkpoint.config = NULL;
+    free(t->checkpoint.saving_files);
+    t->checkpoint.saving_files = NULL;
 }

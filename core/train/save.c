@@ -185,15 +185,17 @@ static json_t *describe(const struct train *t)
 
 /* The small files that make a checkpoint complete on its own: those of the folder that the weights
  * came from, or config.json for random weights; and the tokenizer's, unless that folder had one.
- * Meta's folders have no config.json: it is checkpoint.config. */
+ * Meta's folders have no config.json: it is checkpoint.config.  In the save's thread: a flush
+ * changes files_dir meanwhile. */
 static size_t find_files(void *ctx, struct tern_ckpt_file *files)
 {
     const struct train *t = ctx;
     const struct tern_recipe *r = t->recipe;
     struct tern_ckpt_file more[TERN_CKPT_COMPANIONS];
-    size_t n = t->checkpoint.files_dir ? tern_ckpt_companions(t->checkpoint.files_dir, files) : 0;
+    size_t n =
+        t->checkpoint.saving_files ? tern_ckpt_companions(t->checkpoint.saving_files, files) : 0;
 
-    if (!t->checkpoint.files_dir)
+    if (!t->checkpoint.saving_files)
         files[n++] =
             (struct tern_ckpt_file){.name = "config.json", .path = tern_strdup(r->model.config)};
     size_t k = 0;
@@ -374,6 +376,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
     c->saving_step = t->progress.step;
     c->saving_best = t->progress.stop_rule.best_step;
     c->saving_local = local;
+    free(c->saving_files);
+    c->saving_files = c->files_dir ? tern_strdup(c->files_dir) : NULL;
     if (!local) {
         c->publishing_step = c->saving_step;
         c->publishing_best = c->saving_best;

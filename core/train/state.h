@@ -117,6 +117,7 @@ struct train_checkpoint {
     uint64_t saving_step;              /* its step, */
     int64_t saving_best;               /* the best step then, -1: none, */
     bool saving_local;                 /* it goes to the nodes, */
+    char *saving_files;                /* files_dir as it was when it began, or NULL, */
     int64_t stall_ns;                  /* how long this rank waited for it, */
     bool all_ready;                    /* all ranks have done their part of its stage, */
     bool met;                          /* and met in its last exchange */

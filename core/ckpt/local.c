@@ -17,6 +17,67 @@
 
 /* ------------------------------------------------------------------ the folder */
 
+/* Others must not have been able to write there, nor to put a link in its place.  0: there is none.
+ */
+static int is_own(const char *dir, struct tern_err *err)
+{
+    struct stat st;
+
+    if (TERN_AGAIN(lstat(dir, &st)) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : tern_err_sys(err, "%s: cannot stat", dir);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return tern_err_set(err, TERN_USAGE, "%s: is no folder that its user alone can write to",
+                            dir);
+    return 1;
+}
+
+int tern_ckpt_local_check(const char *dir, struct tern_err *err)
+{
+    char *run = tern_fs_dirname(dir);
+    int rc = is_own(run, err);
+
+    if (rc > 0)
+        rc = is_own(dir, err);
+    free(run);
+    return rc;
+}
+
+static int make_own(const char *dir, struct tern_err *err)
+{
+    if (TERN_AGAIN(mkdir(dir, 0700)) == 0)
+        return tern_fs_sync_parent(dir, err);
+    if (errno != EEXIST)
+        return tern_err_sys(err, "%s: cannot make folder", dir);
+    return is_own(dir, err) < 0 ? -1 : 0;
+}
+
+/* Runs of all users may have folders in it, as in /tmp. */
+static int make_root(const char *dir, struct tern_err *err)
+{
+    char *above = tern_fs_dirname(dir);
+    int rc = tern_fs_exists(dir) ? 0 : tern_fs_mkdirs(above, 0777, err);
+
+    free(above);
+    if (rc < 0 || tern_fs_exists(dir))
+        return rc;
+    if (TERN_AGAIN(mkdir(dir, 0777)) < 0)
+        return errno == EEXIST ? 0 : tern_err_sys(err, "%s: cannot make folder", dir);
+    if (TERN_AGAIN(chmod(dir, 01777)) < 0)
+        return tern_err_sys(err, "%s: cannot be opened to other users", dir);
+    return tern_fs_sync_parent(dir, err);
+}
+
+int tern_ckpt_local_make(const char *dir, struct tern_err *err)
+{
+    char *run = tern_fs_dirname(dir), *root = tern_fs_dirname(run);
+    const int rc =
+        make_root(root, err) < 0 || make_own(run, err) < 0 || make_own(dir, err) < 0 ? -1 : 0;
+
+    free(root);
+    free(run);
+    return rc;
+}
+
 int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
                           struct tern_err *err)
 {
@@ -24,7 +85,7 @@ int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
     size_t n = 0;
     bool newest = true;
 
-    if (tern_ckpt_list(dir, &have, &n, err) < 0)
+    if (tern_ckpt_local_check(dir, err) < 0 || tern_ckpt_list(dir, &have, &n, err) < 0)
         return -1;
     int rc = 0;
     for (size_t i = n; rc == 0 && i-- > 0;) {
@@ -76,8 +137,9 @@ int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *tex
     char *manifest = tern_strf("%s/%s", path, TERN_CKPT_MANIFEST);
     int rc = 0;
 
-    if (!tern_fs_exists(manifest) && (tern_fs_mkdirs(path, 0700, err) < 0 ||
-                                      tern_fs_replace(manifest, text, len, 0600, err) < 0))
+    if (tern_ckpt_local_make(dir, err) < 0 ||
+        (!tern_fs_exists(manifest) && (tern_fs_mkdirs(path, 0700, err) < 0 ||
+                                       tern_fs_replace(manifest, text, len, 0600, err) < 0)))
         rc = -1;
     free(manifest);
     free(path);
@@ -98,6 +160,7 @@ struct proposal {
     uint64_t step, parts; /* parts 0: there is none */
     char digest[65];
     char refused[500]; /* why a newer one may not be taken; "": there is none */
+    int32_t failed;    /* for a reason that may pass: nothing can be said now */
 };
 
 static int gather(const struct search *f, const void *in, void *out, size_t bytes,
@@ -132,22 +195,12 @@ static char *step_path(const struct search *f, uint64_t step)
     return tern_strf("%s/step-%08" PRIu64, f->o->dir, step);
 }
 
-/* Others must not have been able to write there. */
-static int check_owner(const char *dir, struct tern_err *err)
-{
-    struct stat st;
-
-    if (TERN_AGAIN(lstat(dir, &st)) < 0)
-        return tern_err_sys(err, "%s: cannot stat", dir);
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
-        return tern_err_set(err, TERN_USAGE, "%s: is no folder that its user alone can write to",
-                            dir);
-    return 0;
-}
-
 static void refuse(struct proposal *p, uint64_t step, const struct tern_err *why)
 {
-    if (!p->refused[0])
+    p->failed = why->code == TERN_TEMPFAIL;
+    if (p->failed)
+        snprintf(p->refused, sizeof p->refused, "%.490s", why->text);
+    else if (!p->refused[0])
         snprintf(p->refused, sizeof p->refused,
                  "the nodes' checkpoint of step %" PRIu64 " is passed over: %.400s", step,
                  why->text);
@@ -163,11 +216,15 @@ static void propose(const struct search *f, uint64_t before, struct proposal *p)
     memset(p, 0, sizeof *p);
     if (f->nth != 0 || !tern_fs_exists(f->o->dir))
         return;
-    if (check_owner(f->o->dir, &why) < 0 || tern_ckpt_list(f->o->dir, &have, &n, &why) < 0) {
-        tern_warn("the nodes' checkpoints are passed over: %s", why.text);
+    if (tern_ckpt_local_check(f->o->dir, &why) < 0 ||
+        tern_ckpt_list(f->o->dir, &have, &n, &why) < 0) {
+        if (why.code == TERN_TEMPFAIL)
+            refuse(p, 0, &why);
+        else
+            tern_warn("the nodes' checkpoints are passed over: %s", why.text);
         return;
     }
-    for (size_t i = n; i-- > 0 && !p->parts;) {
+    for (size_t i = n; i-- > 0 && !p->parts && !p->failed;) {
         if (have[i].step >= before ||
             (have[i].state != TERN_CKPT_GOOD && have[i].state != TERN_CKPT_BROKEN))
             continue;
@@ -183,6 +240,16 @@ static void propose(const struct search *f, uint64_t before, struct proposal *p)
         tern_ckpt_close(c);
     }
     tern_ckpt_list_free(have, n);
+}
+
+/* A checkpoint that cannot be read now may be whole: the run must not go on without it. */
+static int check_failed(const struct search *f, const struct proposal *all, struct tern_err *err)
+{
+    for (int r = 0; r < f->size; r++)
+        if (all[r].failed)
+            return tern_err_set(err, TERN_TEMPFAIL, "rank %d: checkpoints on its node: %.490s", r,
+                                all[r].refused);
+    return 0;
 }
 
 /* The newest of the nodes' proposals, of the lowest rank; NULL: there is none.  Rank 0 says what is
@@ -222,7 +289,7 @@ static void verify(const struct search *f, const struct proposal *p, unsigned ch
 {
     char *path = step_path(f, p->step);
     struct tern_err why;
-    struct tern_ckpt *c = tern_fs_exists(path) && check_owner(f->o->dir, &why) == 0
+    struct tern_ckpt *c = tern_fs_exists(path) && tern_ckpt_local_check(f->o->dir, &why) > 0
                               ? tern_ckpt_local_open(path, &why)
                               : NULL;
     int here = 0;
@@ -314,6 +381,8 @@ int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ck
     while (rc == 0) {
         propose(&f, before, &mine);
         rc = gather(&f, &mine, all, sizeof mine, err);
+        if (rc == 0)
+            rc = check_failed(&f, all, err);
         best = rc == 0 ? choose(&f, all) : NULL;
         if (!best)
             break;

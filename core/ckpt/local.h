@@ -24,6 +24,14 @@
 /* As tern_ckpt_open, of a folder that may have some of its checkpoint's files alone. */
 struct tern_ckpt *tern_ckpt_local_open(const char *path, struct tern_err *err);
 
+/* The node's folder `dir`, DIR/RUN/NODE: RUN and NODE must be folders, and no links, that belong to
+ * this user and that others cannot write to.  Else another user of the node could lead what is
+ * written or removed there to any place.  1: they are; 0: one is not there; -1: TERN_USAGE where
+ * one is not such a folder. */
+int tern_ckpt_local_check(const char *dir, struct tern_err *err);
+/* Makes what is not there.  Other users may make their own folders in a DIR that is new. */
+int tern_ckpt_local_make(const char *dir, struct tern_err *err);
+
 /* Removes from the node's folder `dir` what a save left half-written, and all checkpoints but the
  * newest and those of steps `kept` (0: none). */
 int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
@@ -83,8 +91,8 @@ struct tern_ckpt_local {
 
 /* The newest local checkpoint that is complete on the nodes of these ranks.  Collective: the ranks
  * of a node share the work of verifying every byte there.  1: found; 0: none, and rank 0 has logged
- * why each newer one is passed over; -1: ranks have lost each other.  *ret_found is set when found.
- */
+ * why each newer one is passed over; -1, on all ranks: one cannot be read now (TERN_TEMPFAIL), or
+ * ranks have lost each other.  *ret_found is set when found. */
 int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ckpt_local *ret_found,
                          struct tern_err *err);
 

@@ -168,11 +168,14 @@ int tern_ckpt_save_prepare(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     struct stat st;
 
-    if (!tern_fs_exists(s->o.dir) && (tern_fs_mkdirs(s->o.dir, s->o.local ? 0700 : 0777, err) < 0 ||
-                                      tern_fs_sync_parent(s->o.dir, err) < 0))
+    if (s->o.local) {
+        if (tern_ckpt_local_make(s->o.dir, err) < 0 ||
+            tern_ckpt_local_prune(s->o.dir, s->o.kept, err) < 0)
+            return -1;
+    } else if (!tern_fs_exists(s->o.dir) && (tern_fs_mkdirs(s->o.dir, 0777, err) < 0 ||
+                                             tern_fs_sync_parent(s->o.dir, err) < 0)) {
         return -1;
-    if (s->o.local && tern_ckpt_local_prune(s->o.dir, s->o.kept, err) < 0)
-        return -1;
+    }
     if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
     if (TERN_AGAIN(lstat(s->final, &st)) == 0)

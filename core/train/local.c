@@ -83,9 +83,8 @@ void tern_train_local_trim(struct train *t)
     struct tern_err err = {0};
     size_t n = 0;
 
-    if (!leads(t) || !tern_fs_exists(dir))
-        return;
-    if (tern_ckpt_list(dir, &have, &n, &err) < 0)
+    const int own = leads(t) ? tern_ckpt_local_check(dir, &err) : 0;
+    if (own < 0 || (own > 0 && tern_ckpt_list(dir, &have, &n, &err) < 0))
         tern_warn("%s", err.text);
     for (size_t i = 0; i < n; i++)
         if ((have[i].step > t->progress.step || !t->checkpoint.resumed_from) &&
@@ -100,7 +99,8 @@ void tern_train_local_end(struct train *t)
 
     if (!leads(t))
         return;
-    if (tern_fs_remove_tree(t->checkpoint.local.dir, &err) < 0)
+    const int own = tern_ckpt_local_check(t->checkpoint.local.dir, &err);
+    if (own < 0 || (own > 0 && tern_fs_remove_tree(t->checkpoint.local.dir, &err) < 0))
         tern_warn("%s", err.text);
     char *run = tern_fs_dirname(t->checkpoint.local.dir);
     rmdir(run); /* the last node's */
@@ -316,21 +316,25 @@ struct shared {
     struct train *t;
     char *path; /* NULL: there is none */
     uint64_t step;
+    struct tern_err refused; /* why the recipe is not that of a checkpoint on this node */
 };
 
-/* Was step `step` removed from checkpoint.dir by a person?  A damaged one is still there. */
+/* Was step `step` removed from checkpoint.dir by a person?  A damaged one is still there.  Where
+ * all are gone, the whole folder is lost rather, and the nodes' copies are what is left. */
 static bool is_removed(const struct train *t, uint64_t step)
 {
     struct tern_ckpt_entry *have = NULL;
     size_t n = 0;
-    bool there = false;
+    bool there = false, any = false;
 
     if (tern_ckpt_list(t->recipe->checkpoint.dir, &have, &n, NULL) < 0)
         return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        any |= have[i].state != TERN_CKPT_TEMP;
         there |= have[i].step == step && have[i].state != TERN_CKPT_TEMP;
+    }
     tern_ckpt_list_free(have, n);
-    return !there;
+    return any && !there;
 }
 
 static int same_digest(const struct shared *s, const struct tern_ckpt *c, struct tern_err *err)
@@ -356,8 +360,10 @@ static int may_take(void *ctx, const struct tern_ckpt *c, struct tern_err *err)
         return 0;
     if (!run || strcmp(run, t->run_id) != 0)
         return tern_err_set(err, TERN_FAILED, "it is of another run");
-    if (tern_inputs_same_run(t->recipe, tern_ckpt_path(c), meta, t->options->accept, err) < 0)
+    if (tern_inputs_same_run(t->recipe, tern_ckpt_path(c), meta, t->options->accept, err) < 0) {
+        s->refused = *err;
         return -1;
+    }
     if (s->path && step == s->step && same_digest(s, c, err) < 0)
         return -1;
     if ((!s->path || step > s->step) && tern_ckpt_local_is_marked(tern_ckpt_path(c)) &&
@@ -491,6 +497,11 @@ int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *
         goto out;
     }
     rc = tern_ckpt_local_find(&options, &found, err);
+    if (rc == 0 && !s.path) { /* as of one in checkpoint.dir: the run does not begin anew */
+        if (s.refused.code)
+            *err = s.refused;
+        rc = tern_train_agree(t, s.refused.code ? -1 : 0, err);
+    }
     if (rc < 0)
         goto out;
     l->found = rc ? (int64_t)found.step : -1;

@@ -76,10 +76,13 @@ tiny_digests | cmp -s - weights; ok $? "one damaged in checkpoint.dir: the weigh
 
 back
 rm -rf checkpoints/step-*
-both stop "${args[@]}" --set data.seed=6
-grep -q "the nodes' checkpoint of step 6 is passed over: .* are not those that checkpoint was trained with" err
-ok $? "the nodes' checkpoint of another recipe is not taken" || cat err
-err_has "beginning from random weights" "it begins anew"
+both stop "${args[@]}" --set data.seed=6; status 2 "the nodes alone have checkpoints, of another recipe: the run does not begin anew"
+grep -q "are not those that checkpoint was trained with.*--accept" err
+ok $? "another recipe: it says so, and what to do" || cat err
+is "$(for n in $nodes; do steps_in "local/$run_id/$n"; done)" "4 6 4 6 " "another recipe: the nodes keep their checkpoints"
+both stop "${args[@]}"; status 0 "with its own recipe again it goes on"
+err_has "going on after step 6 " "from what the nodes have, though checkpoint.dir has lost all"
+tiny_digests | cmp -s - weights; ok $? "checkpoint.dir has lost all: the weights are right in the end"
 
 # Of another run, under this one's id.
 back; rm -rf checkpoints
@@ -94,6 +97,14 @@ rm -rf local checkpoints
 back; chmod a+w "local/$run_id/$node"; rm -rf checkpoints/step-00000006
 both stop "${args[@]}"; err_has "is no folder that its user alone can write to" "a node's folder that others can write to is not read"
 rm -rf local checkpoints
+
+# Links that another user of the node may have put there lead nowhere.
+back; rm -rf checkpoints/step-00000006; mv "local/$run_id" elsewhere; ln -s "$PWD/elsewhere" "local/$run_id"
+both stop "${args[@]}"; status 0 "a link in place of the run's folder: the run ends well"
+err_has "is no folder that its user alone can write to" "a link in place of the run's folder: it is told"
+is "$(for n in $nodes; do steps_in "elsewhere/$n"; done)" "4 6 4 6 " "a link in place of the run's folder: nothing behind it is removed"
+tiny_digests | cmp -s - weights; ok $? "a link in place of the run's folder: the weights are right in the end"
+rm -rf local checkpoints elsewhere
 
 # Other ranks: nodes that have all files serve them, too.
 back; rm -rf checkpoints/step-0000000[46]; rm -f local/*/*/*/flushed

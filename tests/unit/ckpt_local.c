@@ -141,10 +141,12 @@ static void *flush(void *arg)
     return NULL;
 }
 
-/* Step 3 is of another run. */
+/* Step 3 is of another run, and step 7 cannot be told now. */
 static int may_take(void *ctx, const struct tern_ckpt *c, struct tern_err *err)
 {
     (void)ctx;
+    if (tern_ckpt_step(c) == 7)
+        return tern_err_set(err, TERN_TEMPFAIL, "storage is away");
     return tern_ckpt_step(c) == 3 ? tern_err_set(err, TERN_FAILED, "of another run") : 1;
 }
 
@@ -323,10 +325,6 @@ static void test_find(void)
     unlink(path);
     free(path);
     ok(all(find, 0), "nor is one that lacks a file");
-    begin("find-run", false);
-    save_step(2);
-    save_step(3);
-    ok(all(find, 1) && ranks[0].got.step == 2, "one that may not be taken is passed over");
     begin("find-mixed", false);
     save_step(4);
     char *mine = tern_strf("%s/step-00000004", ranks[2].local);
@@ -361,6 +359,19 @@ static void test_find(void)
     free(whole);
     chmod(ranks[0].local, 0777);
     ok(all(find, 0), "a folder that others can write to is not believed");
+}
+
+static void test_find_refused(void)
+{
+    begin("find-run", false);
+    save_step(2);
+    save_step(3);
+    ok(all(find, 1) && ranks[0].got.step == 2, "one that may not be taken is passed over");
+    save_step(7);
+    ok(all(find, -1) && ranks[2].err.code == TERN_TEMPFAIL &&
+           strstr(ranks[2].err.text, "storage is away"),
+       "one that cannot be read now is not passed over: the search fails on all ranks: %s",
+       ranks[2].err.text);
 }
 
 static void test_redirect(void)
@@ -516,6 +527,7 @@ int main(void)
     test_save();
     test_flush();
     test_find();
+    test_find_refused();
     test_redirect();
     test_near();
     test_partner();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Make placement group, launch template, compute environment, job definition and queue, each before what
-# needs it, and wait until jobs can be submitted.  It may run again: what is there stays, and the launch
-# template and the job definition get a new version.  delete.sh takes them away.
+# needs it, and wait until jobs can be submitted.  It may run again after it was interrupted: what is there
+# stays as it was made.  After a change of the layout, or for a newer image: delete.sh first.
 set -euo pipefail
 #@values@
 say() { echo "${0##*/}: $*" >&2; }
@@ -43,6 +43,8 @@ ec2 create-launch-template-version --launch-template-name "$name" --source-versi
     --launch-template-data "{\"ImageId\": \"$image\", \"UserData\": \"$setup\"}" >/dev/null
 if [ "$(environment status)" = None ]; then
     batch create-compute-environment --cli-input-json "file://$here/compute-environment.json" >/dev/null
+else
+    say "compute environment $name is there, and its nodes stay as they were made; delete.sh takes it away"
 fi
 await environment
 batch register-job-definition --cli-input-json "file://$here/job-definition.json" >/dev/null

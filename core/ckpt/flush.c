@@ -15,9 +15,16 @@
 
 /* The node's copy, and which of its files this rank brings.  Without `parts`: its own shard, and on
  * rank 0 the small files. */
-static int open_copy(struct tern_ckpt_saving *s, const unsigned char *parts, struct tern_err *err)
+static int open_copy(struct tern_ckpt_saving *s, const unsigned char *parts, const char *digest,
+                     struct tern_err *err)
 {
     s->from = tern_ckpt_local_open(s->from_path, err);
+    if (s->from && digest && strcmp(s->from->digest, digest) != 0) {
+        tern_ckpt_close(s->from);
+        s->from = NULL;
+        return tern_err_set(err, TERN_FAILED, "%s: is another checkpoint of that step",
+                            s->from_path);
+    }
     if (!s->from)
         return -1;
     const size_t n = tern_ckpt_parts(s->from);
@@ -39,7 +46,7 @@ int tern_ckpt_flush_plan(struct tern_ckpt_saving *s, const struct tern_ckpt_flus
     s->from_path = tern_strf("%s/step-%08llu", o->from, (unsigned long long)o->step);
     s->bytes = s->rank == 0 ? o->bytes : 0;
     s->with_parts = o->parts;
-    if (!o->parts || open_copy(s, o->parts, &why) == 0)
+    if (!o->parts || open_copy(s, o->parts, o->digest, &why) == 0)
         return 0;
     /* A node that has nothing to bring need not have the manifest, unless it is rank 0's. */
     if (!s->from && s->rank != 0)
@@ -94,7 +101,8 @@ static int copy_small(struct tern_ckpt_saving *s, const char *name, const char *
 int tern_ckpt_flush_write(struct tern_ckpt_saving *s, struct tern_err *err)
 {
     const int64_t from = tern_clock_boot_ns();
-    int rc = s->from || s->with_parts ? 0 : open_copy(s, /* parts= */ NULL, err);
+    int rc =
+        s->from || s->with_parts ? 0 : open_copy(s, /* parts= */ NULL, /* digest= */ NULL, err);
     const size_t n = s->from ? tern_ckpt_parts(s->from) : 0;
 
     s->mine.bytes = 0;

@@ -130,17 +130,37 @@ bool tern_ckpt_local_is_marked(const char *path)
     return is;
 }
 
-int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *text, size_t len,
-                                 struct tern_err *err)
+/* 1: `path` has the manifest of digest `digest`; 0: it has none now, nor files of another's. */
+static int clear_other(const char *path, const char *manifest, const char *digest,
+                       struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    if (!tern_fs_exists(manifest))
+        return 0;
+    struct tern_ckpt *c = tern_ckpt_local_open(path, &why);
+    const bool same = c && strcmp(tern_ckpt_digest(c), digest) == 0;
+    tern_ckpt_close(c);
+    if (!c && why.code == TERN_TEMPFAIL) {
+        *err = why;
+        return -1;
+    }
+    return same ? 1 : tern_fs_remove_tree(path, err);
+}
+
+int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *digest,
+                                 const char *text, size_t len, struct tern_err *err)
 {
     char *path = tern_strf("%s/step-%08" PRIu64, dir, step);
     char *manifest = tern_strf("%s/%s", path, TERN_CKPT_MANIFEST);
-    int rc = 0;
+    int rc = tern_ckpt_local_make(dir, err);
 
-    if (tern_ckpt_local_make(dir, err) < 0 ||
-        (!tern_fs_exists(manifest) && (tern_fs_mkdirs(path, 0700, err) < 0 ||
-                                       tern_fs_replace(manifest, text, len, 0600, err) < 0)))
+    if (rc == 0)
+        rc = clear_other(path, manifest, digest, err);
+    if (rc == 0 && (tern_fs_mkdirs(path, 0700, err) < 0 ||
+                    tern_fs_replace(manifest, text, len, 0600, err) < 0))
         rc = -1;
+    rc = rc < 0 ? -1 : 0;
     free(manifest);
     free(path);
     return rc;
@@ -270,6 +290,23 @@ static const struct proposal *choose(const struct search *f, const struct propos
     return best;
 }
 
+/* The next proposal of the step of `p`, of another save than those before it; NULL: there is none.
+ */
+static const struct proposal *choose_next(const struct search *f, const struct proposal *all,
+                                          const struct proposal *p)
+{
+    const uint64_t step = p->step;
+
+    while (++p < all + f->size) {
+        bool tried = !p->parts || p->step != step;
+        for (const struct proposal *q = all; q < p && !tried; q++)
+            tried = q->parts && q->step == step && strcmp(q->digest, p->digest) == 0;
+        if (!tried)
+            return p;
+    }
+    return NULL;
+}
+
 /* Is file `i` here, and whole? */
 static bool is_whole(struct tern_ckpt *c, size_t i)
 {
@@ -387,11 +424,16 @@ int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ck
         if (!best)
             break;
         before = best->step;
-        rc = examine(&f, best, &parts, err);
+        for (const struct proposal *p = best; rc == 0 && p; p = choose_next(&f, all, p)) {
+            best = p;
+            rc = examine(&f, p, &parts, err);
+        }
     }
-    if (rc == 1)
+    if (rc == 1) {
         *ret_found =
             (struct tern_ckpt_local){.step = before, .rank = (int)(best - all), .parts = parts};
+        memcpy(ret_found->digest, best->digest, sizeof ret_found->digest);
+    }
     free(all);
     return rc;
 }

@@ -37,10 +37,10 @@ int tern_ckpt_local_make(const char *dir, struct tern_err *err);
 int tern_ckpt_local_prune(const char *dir, const uint64_t kept[TERN_CKPT_KEPT],
                           struct tern_err *err);
 
-/* The manifest of step `step`, from another node, for the node's folder `dir`, unless it has one.
- */
-int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *text, size_t len,
-                                 struct tern_err *err);
+/* The manifest of step `step`, of `len` bytes and digest `digest`, from another node, for the
+ * node's folder `dir`, unless it has that one.  Another save of the step is removed. */
+int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *digest,
+                                 const char *text, size_t len, struct tern_err *err);
 
 /* The checkpoint of step `step` in the node's folder `dir` is in the folder of all ranks, too. */
 int tern_ckpt_local_mark(const char *dir, uint64_t step, struct tern_err *err);
@@ -55,7 +55,8 @@ struct tern_ckpt_flush_options {
     /* The files that this rank brings, each of one rank, by index (tern_ckpt_part),
      * [tern_ckpt_parts]; NULL: its own shard, and on rank 0 the small files. */
     const unsigned char *parts;
-    const char *dir; /* the folder of all ranks */
+    const char *digest; /* with `parts`: that of the checkpoint they are of */
+    const char *dir;    /* the folder of all ranks */
     const struct tern_ckpt_peers *peers;
     struct tern_ckpt_lease *lease;
     /* As of a save. */
@@ -85,7 +86,8 @@ struct tern_ckpt_local_options {
 /* A complete local checkpoint. */
 struct tern_ckpt_local {
     uint64_t step;
-    int rank;             /* one whose node has the manifest */
+    int rank; /* one whose node has the manifest */
+    char digest[65];
     unsigned char *parts; /* the files that this rank has verified, for a flush; to be freed */
 };
 

@@ -83,6 +83,7 @@ static int go_on_without(struct train *t, const struct tern_err *why, struct ter
 {
     char what[WHAT];
 
+    tern_train_local_take_back(t);
     return tern_train_save_failed(t, not_saved(t, what), why, err);
 }
 
@@ -158,8 +159,14 @@ void tern_train_save_last(struct train *t)
     struct tern_err why = {0};
     char what[WHAT];
 
-    if (finish(t, &why) < 0 || tern_train_local_finish(t, &why) < 0)
+    if (finish(t, &why) < 0) {
         tell(t, not_saved(t, what), "", &why);
+        tern_train_local_take_back(t);
+    }
+    if ((!pending || t->checkpoint.met) && tern_train_local_finish(t, &why) < 0) {
+        snprintf(what, sizeof what, "step %" PRId64 " was not copied", t->checkpoint.local.done);
+        tell(t, what, "", &why);
+    }
     if (t->checkpoint.met)
         tern_train_partner_stop(t, &why);
     /* As in tern_train_save. */

@@ -120,15 +120,17 @@ static void say(struct train *t, const char *severity, const char *text)
     tern_train_record_event(t, "checkpoint", severity, text);
 }
 
-static int begin_flush(struct train *t, uint64_t step, int64_t best, const unsigned char *parts,
-                       bool background, struct tern_err *err)
+/* `found`: the one that a start has found on the nodes, or NULL. */
+static int begin_flush(struct train *t, uint64_t step, int64_t best,
+                       const struct tern_ckpt_local *found, bool background, struct tern_err *err)
 {
     struct train_checkpoint *c = &t->checkpoint;
     const struct tern_ckpt_peers peers = tern_train_save_peers(t);
     const struct tern_ckpt_flush_options options = {.from = c->local.dir,
                                                     .step = step,
                                                     .bytes = c->local.bytes,
-                                                    .parts = parts,
+                                                    .parts = found ? found->parts : NULL,
+                                                    .digest = found ? found->digest : NULL,
                                                     .dir = t->recipe->checkpoint.dir,
                                                     .peers = &peers,
                                                     .lease = c->lease,
@@ -222,8 +224,8 @@ int tern_train_local_go_on(struct train *t, struct tern_err *err)
     l->all_idle = false;
     /* A save to checkpoint.dir would lose its temporary folder to a flush that prunes. */
     const bool direct = t->checkpoint.saving && !t->checkpoint.saving_local;
-    if (!l->flush && !direct && l->step > l->done &&
-        begin_flush(t, (uint64_t)l->step, l->best, /* parts= */ NULL, /* background= */ true,
+    if (!l->off && !l->flush && !direct && l->step > l->done &&
+        begin_flush(t, (uint64_t)l->step, l->best, /* found= */ NULL, /* background= */ true,
                     &why) < 0)
         return fail_flush(t, &why, err);
     return 0;
@@ -242,7 +244,7 @@ int tern_train_local_finish(struct train *t, struct tern_err *err)
     if (l->flush && l->step > l->done && replace_flush(t, err) < 0)
         return -1;
     if (!l->flush && l->step > l->done)
-        rc = begin_flush(t, (uint64_t)l->step, l->best, /* parts= */ NULL, /* background= */ false,
+        rc = begin_flush(t, (uint64_t)l->step, l->best, /* found= */ NULL, /* background= */ false,
                          err);
     while (rc == 0 && l->flush)
         rc = advance_flush(t, err);
@@ -272,21 +274,41 @@ void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved
     tern_train_record_save(t, saved, TRAIN_LOCAL);
 }
 
+int tern_train_local_give_way(struct train *t, struct tern_err *err)
+{
+    struct train_local *l = &t->checkpoint.local;
+    const bool drops = l->flush && !stays_for_good(t, l->done);
+    struct tern_err lost = {0};
+
+    l->owed = l->step > l->done || drops;
+    if (replace_flush(t, &lost) < 0 && fail_flush(t, &lost, err) < 0)
+        return -1;
+    l->done = l->step;
+    return 0;
+}
+
+void tern_train_local_take_back(struct train *t)
+{
+    struct train_local *l = &t->checkpoint.local;
+
+    if (l->owed)
+        l->done = l->step - 1;
+    l->owed = false;
+}
+
 int tern_train_local_redirect(struct train *t, const struct tern_err *why, struct tern_err *err)
 {
     struct train_checkpoint *c = &t->checkpoint;
-    struct tern_err lost = {0};
     char text[1200];
 
-    c->local.off = ++c->local.failed >= FAILURES_MAX;
+    c->local.off |= ++c->local.failed >= FAILURES_MAX;
     snprintf(text, sizeof text,
              "step %" PRIu64 " cannot be saved in checkpoint.local, and is saved in "
              "checkpoint.dir%s: %.900s",
              c->saving_step, c->local.off ? ", as all later ones of this attempt" : "", why->text);
     say(t, "warn", text);
-    if (replace_flush(t, &lost) < 0 && fail_flush(t, &lost, err) < 0)
+    if (tern_train_local_give_way(t, err) < 0)
         return -1;
-    c->local.done = c->local.step;
     c->saving_local = false;
     c->publishing_step = c->saving_step;
     c->publishing_best = c->saving_best;
@@ -402,7 +424,7 @@ static void tell_level(struct train *t, const struct shared *s, bool flushed, do
 }
 
 /* Bring the one that was found.  1: it is published. */
-static int bring(struct train *t, const unsigned char *parts, struct tern_err *err)
+static int bring(struct train *t, const struct tern_ckpt_local *found, struct tern_err *err)
 {
     struct tern_err why = {0};
     char step[24];
@@ -411,7 +433,7 @@ static int bring(struct train *t, const unsigned char *parts, struct tern_err *e
     snprintf(step, sizeof step, "%" PRId64, t->checkpoint.local.found);
     if (t->rank == 0 && tern_ledger_spool_param(t->spool, TERN_LEDGER_RESUMED, step, &why) == 0)
         tern_ledger_spool_sync(t->spool, &why);
-    int rc = begin_flush(t, (uint64_t)t->checkpoint.local.found, t->checkpoint.local.best, parts,
+    int rc = begin_flush(t, (uint64_t)t->checkpoint.local.found, t->checkpoint.local.best, found,
                          /* background= */ false, &why);
 
     while (rc == 0)
@@ -471,7 +493,8 @@ static int share_manifest(struct train *t, const struct tern_ckpt_local *found,
     if (rc == 0)
         rc = tern_fabric_broadcast(t->world, text, (size_t)known[1], TERN_U8, found->rank, err);
     if (rc == 0 && leads(t) &&
-        tern_ckpt_local_put_manifest(l->dir, found->step, text, (size_t)known[1], &why) < 0)
+        tern_ckpt_local_put_manifest(l->dir, found->step, found->digest, text, (size_t)known[1],
+                                     &why) < 0)
         tern_warn("%s", why.text);
     free(text);
     return rc;
@@ -508,7 +531,7 @@ int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *
     const bool newer = rc && (!s.path || found.step > s.step);
     rc = newer ? share_manifest(t, &found, err) : 0;
     if (rc == 0 && newer)
-        rc = bring(t, found.parts, err);
+        rc = bring(t, &found, err);
     if (rc < 0)
         goto out;
     tell_level(t, &s, rc > 0, (double)(tern_clock_boot_ns() - began) * 1e-9);

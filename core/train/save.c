@@ -351,6 +351,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
     size_t n = 0;
 
     int rc = tern_train_agree(t, arrays ? 0 : -1, err);
+    if (rc == 0 && !local)
+        rc = tern_train_local_give_way(t, err);
     if (rc < 0)
         goto out;
     n = tern_train_arrays(t, arrays);
@@ -372,7 +374,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
         .ctx = t,
     };
     options.kept[0] = c->local.flush ? (uint64_t)c->local.done : 0;
-    tern_train_partner_keeps(t, options.kept + 1);
+    options.kept[1] = c->local.step > 0 ? (uint64_t)c->local.step : 0;
+    tern_train_partner_keeps(t, options.kept + 2);
     c->saving_step = t->progress.step;
     c->saving_best = t->progress.stop_rule.best_step;
     c->saving_local = local;
@@ -403,6 +406,7 @@ void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved
     if (where == TRAIN_LOCAL)
         return;
     t->checkpoint.failed = 0;
+    t->checkpoint.local.owed = false;
     free(t->checkpoint.files_dir);
     t->checkpoint.files_dir = tern_strdup(saved->path); /* the newest is never pruned */
     snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved->digest);

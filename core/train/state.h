@@ -96,6 +96,7 @@ struct train_local {
     int64_t best;    /* and the best step then; */
     uint64_t bytes;  /* of all its files; 0: not known */
     int64_t done;    /* the newest step that was or is being flushed, or need not be; -1: none */
+    bool owed;       /* that of `step` is given up for a save to checkpoint.dir, which may fail */
     int64_t found;   /* at the start: the newest that was complete on the nodes; -1: none */
     struct tern_ckpt_saving *flush; /* under way, or NULL */
     bool all_ready;                 /* all ranks have done their part of its stage */
@@ -416,6 +417,11 @@ void tern_train_local_end(struct train *t);
 bool tern_train_local_is_used(const struct train *t);
 /* The save under way is on the nodes: it is flushed next. */
 void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved);
+/* A save to checkpoint.dir is to begin: no flush goes on beside it, nor is one begun of an older
+ * step. */
+int tern_train_local_give_way(struct train *t, struct tern_err *err);
+/* It has failed: the newest on the nodes shall be in checkpoint.dir after all. */
+void tern_train_local_take_back(struct train *t);
 /* It has failed there for reason `why`: it begins anew, to checkpoint.dir. */
 int tern_train_local_redirect(struct train *t, const struct tern_err *why, struct tern_err *err);
 /* Behind a step: go on with the flush under way where all ranks are ready, or begin the next. */

@@ -124,6 +124,35 @@ for async in true false; do
     rm -rf l checkpoints
 done
 
+# A checkpoint that is damaged on a node cannot be copied: the nodes are not used any more, and neither is
+# what is saved there meanwhile copied beside the saves to checkpoint.dir.
+q=(--set steps=60 --set checkpoint.every=10 --set checkpoint.keep=9 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
+for s in 10 40; do hold $s $here; done; hold 20 /local/
+begin l "${q[@]}"
+until_true eval '[ -d checkpoints/step-00000010.tmp-1 ] && [ -n "$(echo local/*/*/step-00000020.tmp-1/shard-*)" ]'
+until_true reached l 25
+shard=$(ls local/*/*/step-00000010/shard-* | head -n 1)
+printf x | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc 2>/dev/null
+rm held-*10 held-*20; until_true [ -d checkpoints/step-00000040.tmp-1 ]
+let_go; ended; status 0 "a copy that fails for good: the run ends well"
+err_has "step 10 was not copied to checkpoint.dir (later ones of this attempt are saved there)" "a copy that fails for good: it is told"
+case $(published l) in 10\ *|*20\ *) false ;; *"60 ") ;; *) false ;; esac
+ok $? "a copy that fails for good: step 20, which is on the nodes, is not copied beside the later saves" || published l
+tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "a copy that fails for good: they verify" || cat err2
+tiny_digests | cmp -s - weights60; ok $? "a copy that fails for good: the weights are right"
+is "$(strays) $(ls local)" "0 " "a copy that fails for good: nothing stays half done, and nothing on the nodes"
+rm -rf l checkpoints local
+
+# A step that can be saved in neither place: the one before it is copied after all.
+hold 10 $here
+TEST_FULL=step-00000020.tmp-1 begin l "${q[@]}" --set steps=100000
+until_true grep -q "step 20 cannot be saved in checkpoint.local" err; let_go
+until_true eval 'case $(published l) in "10 "*) ;; *) false ;; esac'
+ok $? "a step has no room anywhere: the one before it is copied to checkpoint.dir" || published l
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended
+err_has "step 20 was not saved, and training goes on" "a step has no room anywhere: it is told"
+rm -rf l checkpoints local
+
 # A folder that cannot be made.
 rm -rf local; : >local
 begin l "${args[@]}"; ended; status 0 "checkpoint.local is a file: the run ends well"

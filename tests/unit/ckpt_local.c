@@ -130,6 +130,7 @@ static void *flush(void *arg)
     const struct tern_ckpt_flush_options o = {.from = r->local,
                                               .step = r->step,
                                               .parts = r->found ? r->found->parts : NULL,
+                                              .digest = r->found ? r->found->digest : NULL,
                                               .dir = shared,
                                               .peers = &peers};
     struct tern_ckpt_saving *s = NULL;
@@ -480,7 +481,7 @@ static void test_partner(void)
     tern_fs_remove_tree(ranks[0].local, NULL);
     ok(all(find, 1) && ranks[1].got.rank == 2,
        "the node of rank 0 is lost: the other has the whole, and says so");
-    ok(tern_ckpt_local_put_manifest(ranks[0].local, 5, text, len, &err) == 0,
+    ok(tern_ckpt_local_put_manifest(ranks[0].local, 5, ranks[0].got.digest, text, len, &err) == 0,
        "the lost node gets the manifest: %s", err.text);
     free(text);
     for (int i = 0; i < RANKS; i++)
@@ -489,6 +490,44 @@ static void test_partner(void)
     ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0, "and it is flushed: %s",
        ranks[0].err.text);
     free(path);
+}
+
+/* The first node has another save of the step, as of an attempt in which it was away. */
+static void test_other_save(void)
+{
+    struct tern_err err = {0};
+
+    begin("other-save", false);
+    run = "two";
+    save_step(5);
+    run = "one";
+    char *other = tern_strf("%s/step-00000005", ranks[0].local);
+    begin("true-save", false);
+    save_step(5);
+    if (!copy_rank(0, 2, 5, 1 << 20) || !copy_rank(1, 2, 5, 1 << 20))
+        abort();
+    char *mine = tern_strf("%s/step-00000005", ranks[0].local);
+    tern_fs_remove_tree(mine, NULL);
+    rename(other, mine);
+    ok(all(find, 1) && ranks[0].got.rank == 2 &&
+           strcmp(ranks[0].got.digest, ranks[0].saved.digest) == 0,
+       "where a node has a part of another save of the step, the whole one is found");
+    for (int i = 0; i < RANKS; i++)
+        ranks[i].found = &ranks[i].got;
+    ok(all(flush, -1) && strstr(ranks[1].err.text, "is another checkpoint of that step"),
+       "the other save is not taken for it: %s", ranks[1].err.text);
+    char *text = NULL, *path = file_of(2, 5, "manifest.json");
+    size_t len = 0;
+    ok(tern_fs_read(path, 1 << 20, &text, &len, &err) == 0 &&
+           tern_ckpt_local_put_manifest(ranks[0].local, 5, ranks[0].got.digest, text, len, &err) ==
+               0 &&
+           !is_there(0, 5, shard(0)),
+       "the manifest takes the other save's place: %s", err.text);
+    free(path), free(text);
+    path = tern_strf("%s/step-00000005", shared);
+    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0, "then it is flushed: %s",
+       ranks[0].err.text);
+    free(path), free(mine), free(other);
 }
 
 static void test_prune(void)
@@ -503,7 +542,7 @@ static void test_prune(void)
        "the newest two stay on each node");
     char *temp = tern_strf("%s/step-00000009.tmp-4", ranks[0].local);
     mkdir(temp, 0777);
-    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[]){0, 2, 0}, &err) == 0 &&
+    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[TERN_CKPT_KEPT]){0, 2}, &err) == 0 &&
            is_there(0, 2, "") && is_there(0, 3, ""),
        "one that is being flushed stays: %s", err.text);
     ok(!tern_fs_exists(temp), "what was left half-written goes");
@@ -512,7 +551,7 @@ static void test_prune(void)
     ok(!tern_ckpt_local_is_marked(temp) && tern_ckpt_local_mark(ranks[0].local, 3, &err) == 0 &&
            tern_ckpt_local_is_marked(temp),
        "a flushed one is marked");
-    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[]){0, 0, 0}, &err) == 0 &&
+    ok(tern_ckpt_local_prune(ranks[0].local, (uint64_t[TERN_CKPT_KEPT]){0}, &err) == 0 &&
            !is_there(0, 2, "") && is_there(0, 3, ""),
        "else the newest alone stays");
     free(temp);
@@ -531,6 +570,7 @@ int main(void)
     test_redirect();
     test_near();
     test_partner();
+    test_other_save();
     test_prune();
     for (int i = 0; i < RANKS; i++)
         free(ranks[i].local), free(ranks[i].got.parts);

@@ -67,7 +67,7 @@ static void check_refused(const char *node)
        which, err.text);
     ok(tern_ckpt_local_prune(node, (uint64_t[TERN_CKPT_KEPT]){0}, &err) < 0 && has_step(node, 4),
        "%s: nothing there is removed", which);
-    ok(tern_ckpt_local_put_manifest(node, 6, "{}", 2, &err) < 0 && !has_step(node, 6),
+    ok(tern_ckpt_local_put_manifest(node, 6, "", "{}", 2, &err) < 0 && !has_step(node, 6),
        "%s: no manifest is written there", which);
     ok(save(node, 6, &err) < 0 && !has_step(node, 6) && has_step(node, 4),
        "%s: nothing is saved there", which);

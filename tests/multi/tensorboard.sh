@@ -19,7 +19,7 @@ is "$(ls board/tiny-*/events* | wc -l)" 2 "a second attempt has a file of its ow
 run tern ledger export --tensorboard after; status 0; err_has 'values'
 is "$(cat after/*/events* | wc -c)" "$(cat board/*/events* | wc -c)" "an export has as much as was written meanwhile"
 run tern ledger export --tensorboard after; status 2; one_line; err_has 'is there already'
-run tern ledger export --tensorboard after --csv; status 2; one_line; err_has 'one of --csv, --json and --tensorboard'
+run tern ledger export --tensorboard after --csv; status 2; one_line; err_has 'one of --csv, --json, --tensorboard and --mlflow'
 run tern ledger export --tensorboard after -m loss; status 2; one_line; err_has '--metric goes with'
 run tern ledger export nothing --tensorboard other; status 2; one_line; [ ! -e other ]; ok $? "an export of no run leaves nothing"
 # A folder that cannot be written costs the run nothing.

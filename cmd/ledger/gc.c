@@ -297,7 +297,7 @@ const struct tern_cmd ledger_gc = {
         "folds and merges that were killed; run.db.bad, a damaged run.db that a fold has put "
         "aside, once the run verifies and the spools have all that it was made of; folders of "
         "merges that were ended, once the run has all of it; folders of runs without any record, "
-        "as a person leaves who deletes a part; and, beside checkpoints that runs recorded, "
+        "left when a part is deleted by hand; and, beside checkpoints that runs recorded, "
         "half-deleted ones and those whose writer died. Nothing of a run that goes on is touched, "
         "and what may be the only copy of something is kept, with the reason. Without --remove "
         "nothing is changed.",

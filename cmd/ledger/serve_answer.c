@@ -1,4 +1,4 @@
-/* What tern ledger serve answers: who may ask, the page, its data, the list of runs. */
+/* What tern ledger serve answers: the right to ask, the page, its data, the list of runs. */
 #include "cmd/ledger/serve.h"
 
 #include "core/base/again.h"
@@ -17,7 +17,7 @@ enum {
     PAGE_MAX = 16 << 20, /* bytes of a page without data: 100 KB */
 };
 
-/* ---------------------------------------------------------------- who may ask */
+/* ---------------------------------------------------------------- the right to ask */
 
 /* A page of another site can make a browser ask under a name of that site's, which leads here: then
  * the name is what gives it away. */

@@ -1,5 +1,5 @@
-/* Garbage of a ledger: files that nobody reads any more, and that hold nothing that is not
- * elsewhere.
+/* Garbage of a ledger: files that no program reads any more, and whose contents are elsewhere,
+ * too.
  *
  * Only files of the caller count, and nothing of a run that goes on: whose newest attempt has no
  * end, and was heard of in the last day.  Folders and files are looked at again as they are

@@ -22,7 +22,7 @@ void tern_render_set_int(struct tern_render_file *f, const char *name, long long
 const char *tern_render_value(struct tern_render *r, const char *name, const char *other);
 /* The same, but NULL where it is not known. */
 const char *tern_render_known(const struct tern_render *r, const char *name);
-/* Each ${NAME} of a text is missing, whoever wrote it. */
+/* Each ${NAME} of a text counts as missing, also one that the layout itself has. */
 void tern_render_note_variables(struct tern_render *r, const char *text);
 /* The cluster's name, for AWS. */
 const char *tern_render_name(struct tern_render *r);

@@ -435,7 +435,8 @@ int tern_train_local_finish(struct train *t, struct tern_err *err);
 
 /* ---- partner.c ---- */
 
-/* With checkpoint.partner: who has copies of this rank's files.  Collective. */
+/* With checkpoint.partner: the ranks choose the node that gets copies of their files.  Collective.
+ */
 int tern_train_partner_open(struct train *t, struct tern_err *err);
 /* Behind a step: what is ready of the exchange under way goes on. */
 int tern_train_partner_go_on(struct train *t, struct tern_err *err);

@@ -409,7 +409,7 @@ static int set_read_only(const char *at, bool read_only, struct tern_err *err)
 {
     struct statvfs st;
 
-    /* Somebody inside may have taken it off: what lies there then is the folder itself. */
+    /* A process of the node may have unmounted it: what lies there then is the folder itself. */
     if (!read_only && (statvfs(at, &st) < 0 || !(st.f_flag & ST_RDONLY)))
         return 0;
     if (!read_only)

@@ -53,7 +53,7 @@ run tern ledger gc --remove --bad-older 0; status 0; out_has "kept  damaged run.
 mv gone/* "$R/spool/1"; rm -f "$R/run.db"; tern ledger fold "$whole"
 head -c 50 /dev/urandom >"$R/run.db.bad"
 run tern ledger gc --remove --bad-older 0; status 0; out_has 'it does not tell what it was made of'
-[ -e "$R/run.db.bad" ]; ok $? "a run.db.bad that nobody can read stays"
+[ -e "$R/run.db.bad" ]; ok $? "a run.db.bad that cannot be read stays"
 aside; f=$(ls "$R"/spool/1/rank0*.spool); cp "$f" spool.copy; spoil "$f" 500
 run tern ledger gc --remove --bad-older 0; status 0; out_has 'the run does not verify: see tern ledger verify'
 [ -e "$R/run.db.bad" ]; ok $? "beside damaged spools a run.db.bad stays"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tern ledger serve: the page, its data and the list, for those who may have them; hostile requests.
+# tern ledger serve: the page, its data and the list, with the secret and without it; hostile requests.
 # (tests/peers/serve.sh has it in Chromium.)
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_RUN_SPOOL COLUMNS XDG_RUNTIME_DIR

@@ -84,7 +84,7 @@ if [ -n "$traces" ]; then
     ok $? "a writer is traced"
     grep -qE '^[0-9]+ +(flock|rename|link|unlink)' calls || grep -qE 'fcntl\(.*F_(OFD_)?SETLK' calls; [ $? != 0 ]; ok $? "a writer takes no lock, and renames and removes nothing" || grep -E 'flock|rename|link|SETLK' calls | head -3
     is "$(grep -oE 'O_(WRONLY|RDWR)[^)]*\) = [0-9]+<[^>]*>' calls | grep -oE '/ledger/[^>]*' | sort -u | wc -l)" 1 "a writer writes to one file"
-    grep -E 'openat.*O_CREAT' calls | grep -q 'O_EXCL.*/ledger/\|/ledger/.*O_EXCL'; ok $? "which it makes, and shares with nobody"
+    grep -E 'openat.*O_CREAT' calls | grep -q 'O_EXCL.*/ledger/\|/ledger/.*O_EXCL'; ok $? "which it makes itself, for itself alone"
     [ "$(grep -c pwrite64 calls)" -gt 300 ]; ok $? "the trace has the writes"
 else skip "strace cannot trace here"; fi
 

@@ -11,10 +11,10 @@ export TERN_FABRIC_SHARE=2 RANKS=4
 args=(--set steps=16 --set checkpoint.every=2 --set checkpoint.keep=9 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
 here=/checkpoints/
 strays() { find checkpoints local -name '*.tmp-*' 2>/dev/null | wc -l; }
-again() { # NAME: the next attempt, which is to end as a run that nobody killed
+again() { # NAME: the next attempt, which is to end as a run without a kill
     run tern run run.yaml --ranks 4 --set ledger.dir=l "${args[@]}"
     status 0 "$1: the next attempt ends the run"
-    tiny_digests | cmp -s - weights; ok $? "$1: with the weights of a run that nobody killed"
+    tiny_digests | cmp -s - weights; ok $? "$1: with the weights of a run without a kill"
     tiny_curve l | cmp -s - curve; ok $? "$1: and its losses"
     is "$(strays) $(ls local)" "0 " "$1: nothing stays half done, and nothing on the nodes"
     tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "$1: its checkpoints verify" || cat err2
@@ -72,7 +72,7 @@ begin l "${args[@]}" --set launch.restarts=1
 until_true reached l 13; kill -9 "$(pgrep -P $pid | head -n 1)"; let_go; ended
 status 0 "a rank is killed: the next attempt ends the run"
 grep -q 'checkpoint level local: the nodes have step 1[02]' err; ok $? "a rank is killed: from what the nodes have" || sed 's/^/# /' err
-tiny_digests | cmp -s - weights; ok $? "a rank is killed: with the weights of a run that nobody killed"
+tiny_digests | cmp -s - weights; ok $? "a rank is killed: with the weights of a run without a kill"
 rm -rf l checkpoints local
 
 # checkpoint.partner: each node has the other's files, and one may be lost.  Steps 10 and 20 are on the
@@ -92,7 +92,7 @@ for lost in "$two" "$one"; do
     status 0 "a partner, ${lost##*/} is lost: the next attempt ends the run"
     grep -q "checkpoint level local: the nodes have step [12]0, and $WORK/checkpoints has none" err
     ok $? "a partner, ${lost##*/} is lost: it goes on from what the other node has" || sed 's/^/# /' err
-    tiny_digests | cmp -s - weights60; ok $? "a partner, ${lost##*/} is lost: with the weights of a run that nobody killed"
+    tiny_digests | cmp -s - weights60; ok $? "a partner, ${lost##*/} is lost: with the weights of a run without a kill"
     is "$(strays) $(ls local)" "0 " "a partner, ${lost##*/} is lost: nothing stays on the nodes"
 done
 rm -rf l checkpoints local

@@ -49,7 +49,7 @@ while read -r also stop who there; do
     run tern run run.yaml --ranks 8 --set ledger.dir=$l "${args[@]}"
     status 0 "$what: the next attempt ends the run"
     err_has "going on after step ${there##* }" "$what: from the newest one"
-    tiny_digests | cmp -s - weights; ok $? "$what: with the weights of a run that nobody killed"
+    tiny_digests | cmp -s - weights; ok $? "$what: with the weights of a run without a kill"
     tiny_curve $l | cmp -s - curve; ok $? "$what: and its losses"
     is "$(on_disk) $(published $l)" "6 8  6 8 " "$what: then folder and ledger have the same two"
     is "$(sql $l "select count(*) from checkpoint where state = 'writing'") $(strays)" "0 0" "$what: nothing stays half done"

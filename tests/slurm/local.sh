@@ -15,14 +15,14 @@ tiny_digests >weights; rm -rf checkpoints
 sed -i 's#keep: 9}#keep: 9, local: /dev/shm/tern-local}#; s/^launch: .*/launch: {threads: 1, health: off, restarts: 3}/' run.yaml
 cat >job.sh <<'S'
 #!/bin/bash
-(until [ -e crash ]; do sleep 0.1; done; kill -9 $(pgrep -x tern-train)) &
+(until [ -e crash ]; do sleep 0.1; done; kill -9 $(pgrep -x tern-train); touch crashed) &
 export LD_PRELOAD=$PWD/saves.so TEST_MARKS=$PWD
 exec tern run run.yaml
 S
 # Step 2 is in checkpoint.dir; steps 4 to 10 are on the nodes; step 12 does not end, and step 14 waits for it.
 there() { [ "$(steps_done ledger)" = 14 ] && [ "$(published ledger)" = "2 " ]; }
 go() { # JOB'S OPTIONS
-    rm -rf checkpoints ledger crash
+    rm -rf checkpoints ledger crash crashed
     for s in 4 6 8 10; do hold $s /checkpoints/; done; hold 12 /dev/shm/
     submit --exclusive --open-mode=append -o job.out "$@" job.sh
     until_true there || until_true there; ok $? "a job with $*: the run is on its way" || tail -5 job.out
@@ -31,7 +31,7 @@ over() { await_job 6; ok $? "$name: the job ends" || tail -5 job.out; tiny_diges
 
 name="a crash"
 go -N2 --requeue
-touch crash; let_go; over
+touch crash; until_true test -e crashed; let_go; over # what waits for checkpoint.dir must not come there first
 has job.out "checkpoint level local: the nodes have step 1" "$name: the next attempt takes the nodes' checkpoint" # 10, or 12
 is "$(rows outcome tiny)" "killed,done" "$name: by itself"
 

@@ -27,7 +27,7 @@ until_true queue_empty; ok $? "doctor leaves no job in the queue"
 cat >stop.sh <<'S'
 mkdir -p /fsx/ledger/.doctor-killed; touch -d '2 days ago' /fsx/ledger/.doctor-killed
 tern cluster doctor >/dev/null & p=$!
-for _ in $(seq 500); do ls /fsx/ledger/.doctor-??????/token >/dev/null 2>&1 && break; sleep 0.01; done
+for _ in $(seq 5000); do ls /fsx/ledger/.doctor-??????/token >/dev/null 2>&1 && break; sleep 0.01; done
 kill -TERM $p; wait $p; echo "ended $?"
 S
 on bash stop.sh; out_has 'ended 1' "stopped by a signal"; has err 'stopped by a signal'

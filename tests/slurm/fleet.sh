@@ -19,7 +19,8 @@ run tern cluster exec -w $n-1 $CLUSTER -- true; status 2 "a node that is off can
 # ---- a job wants them
 on srun -N2 hostname; status 0 "srun waits until its nodes have booted"
 is "$(sort out | paste -sd,)" "$n-1,$n-2" "and runs on them"
-nodes_are '1 idle,2 idle,3 idle~,'; ok $? "nodes that no job wants stay off" || nodes
+off() { nodes_are '1 idle,2 idle,3 idle~,'; }
+until_true off; ok $? "nodes that no job wants stay off" || nodes
 tiny_make || exit 1
 submit -N3 --exclusive --ntasks-per-node=1 -o run.out --wrap "exec tern run run.yaml --set batch.global=6"
 await_job; is "$(job_state $job)" COMPLETED "a run on three nodes, of which one has to boot" || cat run.out
@@ -33,13 +34,12 @@ run tern cluster mend $n-3 -c $CLUSTER; status 0
 all_idle() { nodes_are '1 idle,2 idle,3 idle,'; }
 until_true all_idle; ok $? "and is back when it is mended" || nodes
 tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force
-off() { nodes_are '1 idle,2 idle,3 idle~,'; }
 until_true off; ok $? "an admin switches a node off" || nodes
 run tern cluster break $n-3 -c $CLUSTER --how no-capacity; status 0
 submit -N3 -o three.out --wrap 'srun hostname'
 refused() { tern cluster exec $CLUSTER -- sinfo -h -N -n $n-3 -o '%t %E' | grep -q '^down. (Code:InsufficientInstanceCapacity)Failure when resuming nodes'; }
 until_true refused; ok $? "a node that cannot be had is down, with ParallelCluster's reason" || nodes
-is_pending; ok $? "its job waits again" || job_state "$job"
+until_true is_pending; ok $? "its job waits again" || job_state "$job"
 id=$job; submit -N2 -o two.out --wrap 'srun hostname'; done_two() { [ "$(job_state "$job")" = COMPLETED ]; }; until_true done_two; is "$(sort two.out | paste -sd,)" "$n-1,$n-2" "a smaller job gets what is there"
 job=$id
 run tern cluster mend $n-3 -c $CLUSTER; status 0 "capacity is there again"

@@ -29,10 +29,11 @@ is "$(awk '{print $2}' out | sort -u)" trn1-st-trn1-2 "tern logs names nodes as 
 run tern logs wide --rank 31 --tail 1 --no-time; out_has 'to stderr'
 
 # ---- a rank that is killed
-recipe killed 'echo "rank $SLURM_PROCID here"; [ $SLURM_PROCID = 1 ] && { sleep 0.3; kill -9 $$; }; exec sleep 60'
+here='echo "rank $SLURM_PROCID here"; touch here.$SLURM_PROCID; until [ -e here.0 ]; do sleep 0.1; done; [ $SLURM_PROCID = 1 ]'
+recipe killed "$here"' && { sleep 0.3; kill -9 $$; }; exec sleep 60'
 job killed -N2 --no-requeue; over
 run tern logs killed --rank 0-1; is "$(grep -c 'here$' out)" 2 "kill -9 of a rank: what was printed is there"
-recipe shim 'echo "rank $SLURM_PROCID here"; [ $SLURM_PROCID = 1 ] && { sleep 0.3; kill -9 $PPID; }; exec sleep 60'
+rm here.*; recipe shim "$here"' && { sleep 0.3; kill -9 $PPID; }; exec sleep 60'
 job shim -N2 --no-requeue; over
 run tern logs shim --rank 0-1; is "$(grep -c 'here$' out)" 2 "kill -9 of tern-task: likewise, and the step ends"
 

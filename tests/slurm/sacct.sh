@@ -50,7 +50,7 @@ name=$(sed -n 's/^ClusterName=//p' "$etc/slurm.conf")
 answers() { tern cluster exec $CLUSTER -- sacctmgr -i add cluster "$name"; }
 until_true answers; ok $? "slurmdbd answers" || cat dbd.out slurmdbd.log
 on scontrol shutdown slurmctld
-gone() { ! tern cluster exec $CLUSTER -- timeout 2 scontrol ping | grep -q 'is UP'; }
+gone() { ! tern cluster exec $CLUSTER -- timeout 30 scontrol ping | grep -q 'is UP'; }
 up() { tern cluster exec $CLUSTER -- scontrol ping | grep -q 'is UP'; }
 until_true gone
 on slurmctld; until_true up; ok $? "slurmctld is there again, with accounting" || cat err

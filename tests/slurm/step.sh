@@ -80,7 +80,7 @@ is "$(outcome tasks)$(outcome multi2)" "" "before anything is written"
 
 # ---- other steps have the nodes
 for shape in busy quiet; do recipe $shape; done
-batch busy 'srun -N2 -n2 sleep 600 & sleep 1
+batch busy 'srun -N2 -n2 sleep 600 & until squeue -h -s -j "$SLURM_JOB_ID" -o %i | grep -q "\.0$"; do sleep 0.1; done
 SLURM_DEBUG=0 SLURM_OVERLAP=1 tern run quiet.yaml
 tern run busy.yaml'
 until_true grep -q 'the ranks wait' busy.out; has busy.out "other steps of the job have its nodes: $job.0 (sleep on trn1-st-trn1-[1-2]). They begin when those have ended" \

@@ -229,7 +229,9 @@ enum { PHASES = sizeof phases / sizeof *phases };
 
 static char *put_seconds(char to[16], double v)
 {
-    snprintf(to, 16, !isfinite(v) ? "" : v < 0.1 ? "%.4f" : v < 10 ? "%.3f" : "%.1f", v);
+    to[0] = '\0';
+    if (isfinite(v))
+        snprintf(to, 16, "%.*f", v < 0.1 ? 4 : v < 10 ? 3 : 1, v);
     return to;
 }
 

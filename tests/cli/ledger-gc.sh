@@ -96,7 +96,7 @@ head -c 3000 /dev/zero >ckpts/.trash-step-00000005-0a0b0c0d/shard
 run tern ledger sql -r "$whole" -n -P "select count(*) from checkpoint where path like '%/ckpts/%'"; is "$(cat out)" 1 "the ledger knows the checkpoint"
 run tern ledger gc; status 0; out_has "half-deleted checkpoint: $WORK/ckpts/.trash-step-00000005-0a0b0c0d"; out_has '3 would go'
 "$T" loop ckpts 1 hf >loop.out 2>&1 & pid=$!
-until_true grep -q '^saved ' loop.out; rm -rf "ckpts/.x.$whole.trash"; mkdir -p ckpts/step-00000001.tmp-1
+until_true grep -q '^saved ' loop.out; kill -STOP $pid; rm -rf "ckpts/.x.$whole.trash"; mkdir -p ckpts/step-00000001.tmp-1
 run tern ledger gc --remove; status 0; out_has 'kept  unfinished checkpoints:'
 [ "$(wc -l <out)" = 2 ] && tail -n 1 out | grep -q '^nothing is'; ok $? "a folder that another run holds is left to it" || cat out
 kill -9 $pid; wait $pid 2>/dev/null; ls ckpts | grep claim >claims; mkdir -p "ckpts/.x.$whole.trash"

@@ -25,6 +25,7 @@ if [ ! -e "$root/whole" ]; then
     rm -f "$root"/var/cache/apt/archives/*.deb
     touch "$root/whole"
 fi
+rm -f "$root/dev/ptmx" # one that has no devpts beside it hides the machine's own
 
 lib=$root/usr/lib/$machine
 export PKG_CONFIG_LIBDIR=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root

@@ -16,12 +16,14 @@ static slurm_step_id_t name_of(uint32_t job, uint32_t step)
 }
 #endif
 
+/* SHOW_LOCAL: jobs of this cluster alone are asked about, and without it each question is preceded by
+ * another one, whether the cluster is part of a federation. */
 int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg)
 {
 #if SINCE(26, 5)
-    return slurm_load_job(ret_msg, name_of(job, NO_VAL), /* show_flags= */ 0);
+    return slurm_load_job(ret_msg, name_of(job, NO_VAL), SHOW_LOCAL);
 #else
-    return slurm_load_job(ret_msg, job, /* show_flags= */ 0);
+    return slurm_load_job(ret_msg, job, SHOW_LOCAL);
 #endif
 }
 
@@ -48,9 +50,9 @@ int tern_slurm_release_steps_load(uint32_t job, uint32_t step,
 {
 #if SINCE(25, 11)
     slurm_step_id_t id = name_of(job, step);
-    return slurm_get_job_steps(&id, ret_msg, SHOW_ALL);
+    return slurm_get_job_steps(&id, ret_msg, SHOW_ALL | SHOW_LOCAL);
 #else
-    return slurm_get_job_steps(/* update_time= */ 0, job, step, ret_msg, SHOW_ALL);
+    return slurm_get_job_steps(/* update_time= */ 0, job, step, ret_msg, SHOW_ALL | SHOW_LOCAL);
 #endif
 }
 

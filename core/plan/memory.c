@@ -236,7 +236,7 @@ int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *
 void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
                       struct tern_plan_memory *ret_memory)
 {
-    enum { WEIGHT = 2, GRADIENT = 4, MASTER = 4, MOMENTS = 8, ACTIVATION = 34 };
+    enum { WEIGHT = 2, GRADIENT = 4, MASTER = 4, MOMENTS = 8, ACTIVATION = 22 };
     uint64_t cut = (uint64_t)(r->parallel.tensor * r->parallel.pipeline);
     uint64_t params = tern_model_params(c) / cut;
     uint64_t tokens = (uint64_t)(r->batch.micro * r->batch.seq_len);

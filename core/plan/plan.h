@@ -74,11 +74,12 @@ int tern_plan_peak_side(int threads);
 /* Memory on one NeuronCore for a trainer such as NeuronX Distributed with the recipe's degrees:
  * bf16 weights and fp32 gradients cut by tensor and pipeline, fp32 master weights and two moments
  * cut by data, too (ZeRO-1), and activations with sequence parallelism and selective recomputation,
- * 34 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks, for as many
- * micro-batches as are in flight in the first stage (Korthikanti et al. 2022, arXiv 2205.05198,
- * table 2).  `data` is the data-parallel degree; 0, not known, leaves out moments.  An estimate: a
- * trainer may recompute all, train adapters alone, keep no master copy.  Only `params` is needed by
- * every trainer. */
+ * 22 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks, for as many
+ * micro-batches as are in flight in the first stage.  tern's own trainer keeps as many.  The 34 of
+ * Korthikanti et al. 2022 (arXiv 2205.05198, table 2) would warn of published runs: Llama-2-70B at
+ * TP 8 x PP 8 on 8 trn1.32xlarge leaves 22.3 (tests/cli/published.sh).  `data` is the data-parallel
+ * degree; 0, not known, leaves out moments.  An estimate: a trainer may recompute all, train
+ * adapters alone, keep no master copy.  Only `params` is needed by every trainer. */
 void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
                       struct tern_plan_memory *ret_memory);
 

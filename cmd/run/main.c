@@ -12,6 +12,7 @@
 #include "core/ledger/ledger.h"
 #include "core/place/place.h"
 #include "core/run/array.h"
+#include "core/run/auto_resume.h"
 #include "core/run/home.h"
 #include "core/run/pace.h"
 #include "core/run/run.h"
@@ -191,6 +192,8 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
         known.node_memory = 0; /* this machine is none of them */
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
+    if (!step_word)
+        tern_run_auto_resume_tell(r->launch.restarts);
     return step_word ? check_time(r, known.ranks, err) : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "core/place/place.h"
 #include "core/recipe/recipe.h"
 #include "core/run/array.h"
+#include "core/run/auto_resume.h"
 #include "core/run/home.h"
 #include "core/run/pace.h"
 #include "core/site/site.h"
@@ -231,8 +232,8 @@ static int check_members(struct request *q, const struct tern_site *site, struct
     return 0;
 }
 
-/* The value of option `name` or its letter among the user's options for sbatch, the last one; NULL
- * without. */
+/* The value of option `name` or its letter (0: none) among the user's options for sbatch, the last
+ * one; NULL without. */
 static const char *option(int n, char **more, const char *name, char letter)
 {
     const size_t len = strlen(name);
@@ -240,7 +241,7 @@ static const char *option(int n, char **more, const char *name, char letter)
 
     for (int i = 0; i < n; i++) {
         const char *o = more[i];
-        const bool is_short = o[0] == '-' && o[1] == letter;
+        const bool is_short = letter && o[0] == '-' && o[1] == letter;
         if (strncmp(o, name, len) == 0 && o[len] == '=')
             found = o + len + 1;
         else if ((strcmp(o, name) == 0 || (is_short && !o[2])) && i + 1 < n)
@@ -332,6 +333,26 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
                         path);
 }
 
+/* HyperPod's own restart beside tern's would start the ranks twice. */
+static int check_auto_resume(const struct tern_recipe *r, int n, char **more, struct tern_err *err)
+{
+    const char *given = option(n, more, "--auto-resume", '\0');
+    const char *tern = option(n, more, "--tern-restarts", '\0');
+    int64_t restarts = r->launch.restarts;
+
+    if (tern && tern_str_int(tern, 0, 1000000, &restarts) < 0)
+        restarts = r->launch.restarts; /* sbatch has the message */
+    if (given && strcmp(given, "0") != 0 && restarts > 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--auto-resume=%s: HyperPod would restart this run, and tern restarts "
+                            "it, too (launch.restarts: %" PRId64
+                            "). Leave the option out, or say launch.restarts: 0.",
+                            given, restarts);
+    if (!given)
+        tern_run_auto_resume_tell(restarts);
+    return 0;
+}
+
 struct other {
     uint32_t job; /* 0: none */
     char word[24];
@@ -393,7 +414,8 @@ static int run(int n, char **args, struct tern_err *err)
     q.path = tern_fs_join(cwd, args[0]);
     heed_nodes(n - 1, args + 1);
     struct tern_site *site = tern_site_load(NULL, err);
-    if (!site || prepare(&q, args[0], site, err) < 0 || time_limit(&q, n - 1, args + 1, err) < 0)
+    if (!site || prepare(&q, args[0], site, err) < 0 || time_limit(&q, n - 1, args + 1, err) < 0 ||
+        check_auto_resume(q.recipe, n - 1, args + 1, err) < 0)
         goto out;
     no_plugin |= overrides.n && !no_plugin && !good_alone(q.path, site);
     tell_of_others(&q, n - 1, args + 1);

@@ -56,7 +56,7 @@ const struct tern_var tern_vars[] = {
     {"TERN_HEALTH_COLLECT", "", "Set for a node's checks: the address that collects their rows."},
     {"TERN_HEALTH_EXPECT", "", "Expectations of `tern health` on this machine: neuron=N,efa=N,..."},
     {"TERN_HEALTH_ROOT", "",
-     "For tests: the folder in which `tern health` looks for /sys, /dev and /proc."},
+     "For tests: the folder in which tern looks for /sys, /dev, /proc and HyperPod's folder."},
     {"TERN_HEALTH_SKIP", "", "Checks that `tern health` leaves out, with commas between."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
     {"TERN_LIVENESS", "5",

@@ -41,6 +41,13 @@ int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options
 int tern_check_assume(const char *layout, const struct tern_recipe *r,
                       struct tern_check_options *known, struct tern_err *err);
 
+/* Does a command line say `srun --auto-resume=1`, HyperPod's own restart of a step? */
+bool tern_check_has_auto_resume(const char *line);
+
+/* 0, or -1 when a command of the workload says so and tern would restart the run as well,
+ * `restarts` times. */
+int tern_check_restarts(const struct tern_recipe *r, int64_t restarts, struct tern_err *err);
+
 /* The fewest nodes whose ranks divide over tensor x pipeline, and so over any multiple; none of
  * them in reserve. */
 int64_t tern_check_fewest_nodes(const struct tern_recipe *r);

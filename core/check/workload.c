@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -65,10 +66,60 @@ static void warn_of_metrics(const struct tern_recipe *r)
     }
 }
 
+/* ------------------------------------------------------------------ HyperPod's own restart */
+
+/* "--auto-resume=1" and not "=0".  Trainers have a flag of that name without a value. */
+static bool is_on(const char *at)
+{
+    static const char option[] = "--auto-resume=";
+
+    return strncmp(at, option, sizeof option - 1) == 0 && at[sizeof option - 1] != '0';
+}
+
+bool tern_check_has_auto_resume(const char *line)
+{
+    const char *srun = strstr(line, "srun");
+
+    for (const char *at = srun; at && (at = strstr(at, "--auto-resume=")); at++)
+        if (is_on(at))
+            return true;
+    return false;
+}
+
+/* As a word of its own behind srun's, or in a word that is a script for a shell. */
+static bool command_has(char *const *command)
+{
+    bool srun = false;
+
+    for (; command && *command; command++) {
+        if ((srun && is_on(*command)) || tern_check_has_auto_resume(*command))
+            return true;
+        srun |= tern_str_ends(*command, "srun");
+    }
+    return false;
+}
+
+int tern_check_restarts(const struct tern_recipe *r, int64_t restarts, struct tern_err *err)
+{
+    const bool command = command_has(r->workload.command);
+
+    if (restarts == 0 || (!command && !command_has(r->workload.precompile.command)))
+        return 0;
+    return tern_recipe_fail(r, command ? "workload.command" : "workload.precompile.command", err,
+                            "srun --auto-resume lets HyperPod restart the ranks, and tern restarts "
+                            "them, too (launch.restarts: %" PRId64
+                            "). Leave the option out, or say launch.restarts: 0.",
+                            restarts);
+}
+
+/* ------------------------------------------------------------------ the whole */
+
 int tern_check_workload(const struct tern_recipe *r, const struct tern_check_options *options,
                         struct tern_err *err)
 {
     warn_of_metrics(r);
+    if (tern_check_restarts(r, r->launch.restarts, err) < 0)
+        return -1;
     /* The job's environment may differ from that of sbatch. */
     if (options->submission || !r->workload.command)
         return 0;

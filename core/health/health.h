@@ -74,6 +74,10 @@ int tern_health_row_parse(const char *text, size_t len, struct tern_health_row *
 
 /* ------------------------------------------------------------------ checks of one machine */
 
+/* Is this a node of SageMaker HyperPod?  Its agent makes /opt/sagemaker_cluster, looked for below
+ * TERN_HEALTH_ROOT. */
+bool tern_health_on_hyperpod(void);
+
 enum tern_health_stage {
     TERN_HEALTH_STAGE_QUICK,  /* 5 s at most, here and below of a node's own time */
     TERN_HEALTH_STAGE_SPOT,   /* 30 s: memory and arithmetic */

@@ -3,22 +3,35 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
 #include "core/health/health.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[] = {"none", "hyperpod", "pcluster", "virtual"};
 /* HyperPod's agent looks for exactly this. */
 static const char action_replace[] = "Action:Replace";
 
+bool tern_health_on_hyperpod(void)
+{
+    const char *root = tern_var("TERN_HEALTH_ROOT");
+    char *folder = tern_strf("%s/opt/sagemaker_cluster", root ? root : "");
+    const bool there = tern_fs_exists(folder);
+
+    free(folder);
+    return there;
+}
+
 enum tern_health_platform tern_health_platform_find(void)
 {
     if (tern_vcluster_local_folder())
         return TERN_HEALTH_PLATFORM_VIRTUAL;
-    if (tern_fs_exists("/opt/sagemaker_cluster") || tern_fs_exists("/opt/ml/config"))
+    if (tern_health_on_hyperpod() || tern_fs_exists("/opt/ml/config"))
         return TERN_HEALTH_PLATFORM_HYPERPOD;
     if (tern_fs_exists("/etc/parallelcluster") || tern_fs_exists("/opt/parallelcluster"))
         return TERN_HEALTH_PLATFORM_PCLUSTER;

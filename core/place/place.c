@@ -239,6 +239,8 @@ static int leave_step(struct tern_place *p, struct tern_err *err)
 
     tern_env_step_look(&step, environ);
     p->in_step = step.inside;
+    if (sscanf(step.name, "%*u.%u", &p->step) != 1)
+        p->step = 0;
     if (step.inside)
         rc = slurm_number("SLURM_STEP_NUM_TASKS", 1, &tasks, err);
     if (rc == 0 && tasks > 1)

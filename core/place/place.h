@@ -15,6 +15,8 @@ enum { TERN_PLACE_GROUPS_MAX = 16 };
 struct tern_place {
     bool slurm;
     bool in_step;                  /* srun started this process: the ranks' step lies beside it */
+    uint32_t step;                 /* in_step: its number */
+    bool auto_resume;              /* HyperPod's agent repeats that step (core/run/auto_resume.h) */
     uint32_t job;                  /* 0 outside Slurm */
     int64_t array_job, array_task; /* of a member of a job array; else array_job is 0 */
     int64_t restarts;              /* how often Slurm has started the job again */

@@ -243,10 +243,12 @@ static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_wat
     return 0;
 }
 
-/* Only a batch script has ranks on other nodes, which survive the death of its node. */
+/* Only a batch script has ranks on other nodes, which survive the death of its node.  They leave
+ * a step alone that HyperPod's agent repeats. */
 static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beacon *beacon)
 {
-    const bool far = a->place.slurm && a->place.groups == 1 && a->place.nodes > 1;
+    const bool far =
+        a->place.slurm && a->place.groups == 1 && a->place.nodes > 1 && !a->place.auto_resume;
 
     tern_task_beacon_open(beacon, far ? getenv("SLURMD_NODENAME") : NULL,
                           a->o->recipe->launch.spares);

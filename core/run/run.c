@@ -7,6 +7,7 @@
 #include "core/place/nodes.h"
 #include "core/place/place.h"
 #include "core/run/attempt.h"
+#include "core/run/auto_resume.h"
 #include "core/run/command.h"
 #include "core/run/environ.h"
 #include "core/run/history.h"
@@ -318,7 +319,9 @@ static int prepare(struct supervisor *s, struct tern_err *err)
     tern_place_find_machines(&known);
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
-    s->restarts = restarts_of(s->o);
+    s->restarts = tern_run_auto_resume(&s->place, !r->workload.command, restarts_of(s->o));
+    if (tern_check_restarts(r, s->restarts, err) < 0)
+        return -1;
     struct tern_run_attempt first = {.o = s->o, .place = s->place};
     first.place.nodes = (int64_t)s->want;
     if (!s->o->kind && tern_run_precompile_open(&s->precompile, &first, err) < 0)

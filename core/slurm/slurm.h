@@ -115,6 +115,9 @@ int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct t
 struct tern_buf;
 int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err);
 
+/* The command line that started a step, such as "srun -N1 tern run"; malloc'ed. */
+int tern_slurm_step_load_line(uint32_t job, uint32_t step, char **ret_line, struct tern_err *err);
+
 /* The end of a step of a running job by its own time limit, or by the job's if that comes first; 0
  * without either. */
 int tern_slurm_step_get_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);

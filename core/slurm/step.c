@@ -93,6 +93,24 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
     return tern_slurm_fail(err, "signal its ranks", job);
 }
 
+int tern_slurm_step_load_line(uint32_t job, uint32_t step, char **ret_line, struct tern_err *err)
+{
+    job_step_info_response_msg_t *msg = load(job, step, err);
+    char *line = NULL;
+
+    if (!msg)
+        return -1;
+    for (uint32_t i = 0; i < msg->job_step_count && !line; i++)
+        if (msg->job_steps[i].step_id.step_id == step && msg->job_steps[i].submit_line)
+            line = tern_strdup(msg->job_steps[i].submit_line);
+    slurm_free_job_step_info_response_msg(msg);
+    if (!line)
+        return tern_err_set(err, TERN_FAILED, "step %u.%u: Slurm does not know its command line",
+                            job, step);
+    *ret_line = line;
+    return 0;
+}
+
 int tern_slurm_step_get_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err)
 {
     struct tern_slurm_job *j = NULL;

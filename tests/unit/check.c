@@ -35,10 +35,11 @@ static int check(const char *path, const char *set)
 /* The published workflows run on such nodes. */
 static void templates(void)
 {
-    static const char *const names[] = {"llama2-70b-nxd", "llama3-8b-lora", "torch-ddp"};
+    static const char *const names[] = {"llama2-70b-nxd/nxd", "llama3-8b-lora/optimum",
+                                        "torch-ddp/run"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = tern_strf("cluster-templates/%s/run.yaml", names[i]);
+        char *path = tern_strf("cluster-templates/%s.yaml", names[i]);
         if (!ok(check(path, NULL) == 0, "%s: not refused", names[i]))
             printf("# %s\n", e.text);
         free(path);

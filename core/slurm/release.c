@@ -16,8 +16,8 @@ static slurm_step_id_t name_of(uint32_t job, uint32_t step)
 }
 #endif
 
-/* SHOW_LOCAL: jobs of this cluster alone are asked about, and without it each question is preceded by
- * another one, whether the cluster is part of a federation. */
+/* SHOW_LOCAL: jobs of this cluster alone are asked about, and without it each question is preceded
+ * by another one, whether the cluster is part of a federation. */
 int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg)
 {
 #if SINCE(26, 5)

@@ -1,11 +1,10 @@
-/* Find, list, mark and retire checkpoints in their folder. */
+/* Find, list and mark checkpoints in their folder. */
 #include "core/ckpt/folder.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/ckpt/table.h"
 
@@ -35,13 +34,6 @@ int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
 
 /* ------------------------------------------------------------------ names */
 
-struct name {
-    uint64_t step;
-    enum tern_ckpt_state state; /* GOOD: by its name alone */
-    unsigned attempt;           /* of a TEMP */
-    char *text;
-};
-
 static bool digits(const char **s, uint64_t *v)
 {
     char *end;
@@ -55,7 +47,7 @@ static bool digits(const char **s, uint64_t *v)
 }
 
 /* "step-00001500", ".tmp-3" and ".bad-1" after it. */
-static bool name_parse(const char *text, struct name *n)
+static bool name_parse(const char *text, struct tern_ckpt_name *n)
 {
     char again[64];
     uint64_t step, k;
@@ -66,7 +58,7 @@ static bool name_parse(const char *text, struct name *n)
     snprintf(again, sizeof again, "step-%08" PRIu64, step);
     if (strlen(again) != (size_t)(s - text) || strncmp(again, text, strlen(again)) != 0)
         return false;
-    *n = (struct name){.step = step, .state = TERN_CKPT_GOOD};
+    *n = (struct tern_ckpt_name){.step = step, .state = TERN_CKPT_GOOD};
     if (*s == '\0')
         return true;
     if (!tern_str_starts(s, ".tmp-") && !tern_str_starts(s, ".bad-"))
@@ -81,25 +73,25 @@ static bool name_parse(const char *text, struct name *n)
 
 static int by_step(const void *a, const void *b)
 {
-    const struct name *x = a, *y = b;
+    const struct tern_ckpt_name *x = a, *y = b;
 
     if (x->step != y->step)
         return x->step < y->step ? -1 : 1;
     return strcmp(x->text, y->text);
 }
 
-static void names_free(struct name *names, size_t n)
+void tern_ckpt_names_free(struct tern_ckpt_name *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         free(names[i].text);
     free(names);
 }
 
-/* The checkpoints' names in `dir`, lowest step first. */
-static int names_read(const char *dir, struct name **names, size_t *n, struct tern_err *err)
+int tern_ckpt_names_read(const char *dir, struct tern_ckpt_name **ret_names, size_t *ret_n,
+                         struct tern_err *err)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
-    struct name *list = NULL, one;
+    struct tern_ckpt_name *list = NULL, one;
     size_t len = 0, cap = 0;
 
     if (!d) {
@@ -114,7 +106,8 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
             continue;
         if (len == cap) {
             cap = cap ? 2 * cap : 64;
-            struct name *more = cap > NAMES_MAX ? NULL : realloc(list, cap * sizeof *list);
+            struct tern_ckpt_name *more =
+                cap > NAMES_MAX ? NULL : realloc(list, cap * sizeof *list);
             if (!more) {
                 rc = tern_err_set(err, TERN_FAILED, "%s: holds too many checkpoints", dir);
                 break;
@@ -128,13 +121,13 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
         rc = tern_err_sys(err, "%s: cannot read folder", dir);
     closedir(d);
     if (rc < 0) {
-        names_free(list, len);
+        tern_ckpt_names_free(list, len);
         return -1;
     }
     if (len)
         qsort(list, len, sizeof *list, by_step);
-    *names = list;
-    *n = len;
+    *ret_names = list;
+    *ret_n = len;
     return 0;
 }
 
@@ -143,7 +136,7 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
 int tern_ckpt_step_check(uint64_t step, const char *path, struct tern_err *err)
 {
     char *plain = tern_strdup(path);
-    struct name n;
+    struct tern_ckpt_name n;
 
     for (size_t end = strlen(plain); end > 1 && plain[end - 1] == '/';)
         plain[--end] = '\0';
@@ -160,7 +153,7 @@ int tern_ckpt_step_check(uint64_t step, const char *path, struct tern_err *err)
 int tern_ckpt_link_check(const char *path, struct tern_err *err)
 {
     struct stat st;
-    struct name n;
+    struct tern_ckpt_name n;
 
     return name_parse(tern_fs_basename(path), &n) && TERN_AGAIN(lstat(path, &st)) == 0 &&
                    S_ISLNK(st.st_mode)
@@ -168,8 +161,7 @@ int tern_ckpt_link_check(const char *path, struct tern_err *err)
                : 0;
 }
 
-/* As tern_ckpt_open for a name found in the folder. */
-static struct tern_ckpt *open_named(const char *path, struct tern_err *err)
+struct tern_ckpt *tern_ckpt_open_named(const char *path, struct tern_err *err)
 {
     return tern_ckpt_link_check(path, err) < 0 ? NULL : tern_ckpt_open(path, err);
 }
@@ -181,7 +173,7 @@ static void entry_fill(struct tern_ckpt_entry *e)
 
     if (e->state != TERN_CKPT_GOOD)
         return;
-    struct tern_ckpt *c = open_named(e->path, &err);
+    struct tern_ckpt *c = tern_ckpt_open_named(e->path, &err);
     if (!c) {
         e->state = TERN_CKPT_BROKEN;
         e->why = tern_strdup(err.text);
@@ -205,10 +197,10 @@ static void entry_fill(struct tern_ckpt_entry *e)
 int tern_ckpt_list(const char *dir, struct tern_ckpt_entry **entries, size_t *n,
                    struct tern_err *err)
 {
-    struct name *names;
+    struct tern_ckpt_name *names;
     size_t len;
 
-    if (names_read(dir, &names, &len, err) < 0)
+    if (tern_ckpt_names_read(dir, &names, &len, err) < 0)
         return -1;
     struct tern_ckpt_entry *list = tern_alloc(len + 1, sizeof *list, dir, err);
     for (size_t i = 0; list && i < len; i++) {
@@ -217,7 +209,7 @@ int tern_ckpt_list(const char *dir, struct tern_ckpt_entry **entries, size_t *n,
         list[i].path = tern_fs_join(dir, names[i].text);
         entry_fill(&list[i]);
     }
-    names_free(names, len);
+    tern_ckpt_names_free(names, len);
     if (!list)
         return -1;
     *entries = list;
@@ -236,7 +228,7 @@ void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n)
 
 int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err)
 {
-    struct name *names;
+    struct tern_ckpt_name *names;
     struct tern_err why;
     size_t n;
     char *found = NULL;
@@ -245,13 +237,13 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
         *path = NULL;
         return 0;
     }
-    if (names_read(dir, &names, &n, err) < 0)
+    if (tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
     for (size_t i = n; i-- > 0 && !found;) {
         if (names[i].state != TERN_CKPT_GOOD)
             continue;
         char *p = tern_fs_join(dir, names[i].text);
-        struct tern_ckpt *c = open_named(p, &why);
+        struct tern_ckpt *c = tern_ckpt_open_named(p, &why);
         if (c) {
             found = p;
             *step = names[i].step;
@@ -261,23 +253,23 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
             free(p);
         }
     }
-    names_free(names, n);
+    tern_ckpt_names_free(names, n);
     *path = found;
     return 0;
 }
 
 int tern_ckpt_may_begin(const char *dir, struct tern_err *err)
 {
-    struct name *names;
+    struct tern_ckpt_name *names;
     size_t n, damaged = 0;
 
     if (TERN_AGAIN(access(dir, F_OK)) < 0 && errno == ENOENT)
         return 0;
-    if (names_read(dir, &names, &n, err) < 0)
+    if (tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
         damaged += names[i].state == TERN_CKPT_GOOD || names[i].state == TERN_CKPT_BAD;
-    names_free(names, n);
+    tern_ckpt_names_free(names, n);
     return damaged == 0
                ? 0
                : tern_err_set(
@@ -291,17 +283,17 @@ int tern_ckpt_may_begin(const char *dir, struct tern_err *err)
 static int find_until(const char *dir, uint64_t best, char **path, uint64_t *step,
                       struct tern_err *err)
 {
-    struct name *names;
+    struct tern_ckpt_name *names;
     size_t n;
 
     *path = NULL;
-    if (names_read(dir, &names, &n, err) < 0)
+    if (tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
     for (size_t i = n; i-- > 0 && !*path;) {
         if (names[i].state != TERN_CKPT_GOOD || names[i].step > best)
             continue;
         char *p = tern_fs_join(dir, names[i].text);
-        struct tern_ckpt *c = open_named(p, NULL);
+        struct tern_ckpt *c = tern_ckpt_open_named(p, NULL);
         if (c) {
             *path = p;
             *step = names[i].step;
@@ -310,7 +302,7 @@ static int find_until(const char *dir, uint64_t best, char **path, uint64_t *ste
             free(p);
         }
     }
-    names_free(names, n);
+    tern_ckpt_names_free(names, n);
     return 0;
 }
 
@@ -400,7 +392,7 @@ int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
     return rc;
 }
 
-/* ------------------------------------------------------------------ mark and retire */
+/* ------------------------------------------------------------------ mark */
 
 int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err)
 {
@@ -420,169 +412,4 @@ int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err)
     }
     return tern_err_set(err, TERN_FAILED, "%s: 999 bad ones of this step lie there; remove some",
                         path);
-}
-
-/* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
- */
-static int retire(const char *dir, const char *name, struct tern_err *err)
-{
-    uint32_t r;
-
-    tern_rand_system(&r, sizeof r);
-    char *from = tern_fs_join(dir, name), *to = tern_strf("%s/.trash-%s-%08x", dir, name, r);
-    char *manifest = tern_strf("%s/manifest.json", to);
-    int rc = tern_ckpt_rename_new(from, to, err);
-    if (rc == 0)
-        rc = tern_fs_sync_dir(dir, err);
-    if (rc == 0) {
-        TERN_AGAIN(unlink(manifest));
-        rc = tern_fs_remove_tree(to, err);
-    }
-    free(manifest);
-    free(from);
-    free(to);
-    return rc;
-}
-
-/* Of a failed removal: the first error is kept, and the others go on. */
-struct removal {
-    int rc;
-    struct tern_err *err;
-};
-
-static void removed_one(struct removal *r, int rc, const struct tern_err *why)
-{
-    if (rc < 0 && r->rc == 0 && r->err)
-        *r->err = *why;
-    r->rc = rc < 0 ? -1 : r->rc;
-}
-
-/* Before each that goes: whether it may, and a word to the caller. */
-static int may_go(const char *path, enum tern_ckpt_state state,
-                  const struct tern_ckpt_prune_how *how, struct tern_err *err)
-{
-    if (how->stop && *how->stop)
-        return tern_err_set(err, TERN_FAILED, "interrupted; what is not listed stays");
-    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
-        return -1;
-    if (how->each)
-        how->each(how->ctx, path, state);
-    return 0;
-}
-
-/* Trash that a pruner left when it was killed. */
-static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, struct removal *all)
-{
-    DIR *d = TERN_AGAIN_PTR(opendir(dir));
-    struct tern_err why = {0};
-    int rc = 0;
-
-    if (!d)
-        return tern_err_sys(all->err, "%s: cannot open folder", dir);
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
-        if (!tern_str_starts(e->d_name, ".trash-step-"))
-            continue;
-        char *path = tern_fs_join(dir, e->d_name);
-        rc = may_go(path, TERN_CKPT_BROKEN, how, all->err);
-        if (rc == 0 && !how->dry_run)
-            removed_one(all, tern_fs_remove_tree(path, &why), &why);
-        free(path);
-    }
-    closedir(d);
-    return rc;
-}
-
-/* Is name `m` a checkpoint that opens? */
-static bool is_good(const char *dir, const struct name *m)
-{
-    if (m->state != TERN_CKPT_GOOD)
-        return false;
-    char *path = tern_fs_join(dir, m->text);
-    struct tern_ckpt *c = open_named(path, NULL);
-
-    free(path);
-    tern_ckpt_close(c);
-    return c != NULL;
-}
-
-/* Turns the good ones that go into BAD, and those that stay into GOOD; BROKEN: not to be touched.
- */
-static void choose(const char *dir, struct name *names, size_t n,
-                   const struct tern_ckpt_prune_how *how)
-{
-    /* The newest may turn out damaged when its bytes are read. */
-    const unsigned keep = how->keep < 2 ? 2 : how->keep;
-    int64_t best = how->best;
-    unsigned kept = 0;
-
-    for (size_t i = n; i-- > 0;) {
-        struct name *m = &names[i];
-        if (m->state == TERN_CKPT_TEMP)
-            continue;
-        if (!is_good(dir, m)) {
-            m->state = TERN_CKPT_BROKEN;
-            continue;
-        }
-        const bool is_best = best >= 0 && m->step <= (uint64_t)best;
-        if (is_best)
-            best = -1; /* the first that is met */
-        const bool stays =
-            kept < keep || is_best || (how->keep_every && m->step % how->keep_every == 0);
-        kept += kept < keep;
-        m->state = stays ? TERN_CKPT_GOOD : TERN_CKPT_BAD;
-    }
-}
-
-/* Temporary folders of the attempts before *ret_attempt go: no writer of theirs is left. */
-static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how *how,
-                              unsigned *ret_attempt, struct tern_err *err)
-{
-    unsigned last = 0;
-
-    if (!how->lease && how->dry_run && tern_ckpt_lease_last(dir, &last, err) < 0)
-        return -1;
-    /* The lease's own are of saves that have failed; a dry run would get a lease. */
-    *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease) + 1
-                   : how->dry_run ? last + 2
-                                  : 0;
-    return 0;
-}
-
-int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
-                    struct tern_err *err)
-{
-    struct removal all = {.err = err};
-    struct tern_err why = {0};
-    struct name *names;
-    size_t n;
-    unsigned gone = 0, attempt;
-    int rc = 0;
-
-    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
-        return -1;
-    if (attempt_that_stays(dir, how, &attempt, err) < 0 || names_read(dir, &names, &n, err) < 0)
-        return -1;
-    choose(dir, names, n, how);
-    for (size_t i = n; i-- > 0 && rc == 0;) {
-        const struct name *m = &names[i];
-        const bool old_temp = m->state == TERN_CKPT_TEMP && m->attempt < attempt;
-        if (m->state != TERN_CKPT_BAD && !old_temp)
-            continue;
-        char *path = tern_fs_join(dir, m->text);
-        rc = may_go(path, old_temp ? TERN_CKPT_TEMP : TERN_CKPT_GOOD, how, err);
-        free(path);
-        if (rc < 0)
-            break;
-        const int one = how->dry_run ? 0 : retire(dir, m->text, &why);
-        removed_one(&all, one, &why);
-        gone += one == 0 && !old_temp;
-    }
-    names_free(names, n);
-    if (rc == 0)
-        rc = empty_trash(dir, how, &all);
-    if (rc < 0 || all.rc < 0)
-        return -1;
-    if (removed)
-        *removed = gone;
-    return 0;
 }

@@ -1,0 +1,178 @@
+/* Retire checkpoints: those that a run does not keep, and what writers and pruners have left when
+ * they died. */
+#include "core/ckpt/folder.h"
+
+#include "core/base/again.h"
+#include "core/base/fs.h"
+#include "core/base/rand.h"
+#include "core/base/str.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
+ */
+static int retire(const char *dir, const char *name, struct tern_err *err)
+{
+    uint32_t r;
+
+    tern_rand_system(&r, sizeof r);
+    char *from = tern_fs_join(dir, name), *to = tern_strf("%s/.trash-%s-%08x", dir, name, r);
+    char *manifest = tern_strf("%s/manifest.json", to);
+    int rc = tern_ckpt_rename_new(from, to, err);
+    if (rc == 0)
+        rc = tern_fs_sync_dir(dir, err);
+    if (rc == 0) {
+        TERN_AGAIN(unlink(manifest));
+        rc = tern_fs_remove_tree(to, err);
+    }
+    free(manifest);
+    free(from);
+    free(to);
+    return rc;
+}
+
+/* Of a failed removal: the first error is kept, and the others go on. */
+struct removal {
+    int rc;
+    struct tern_err *err;
+};
+
+static void removed_one(struct removal *r, int rc, const struct tern_err *why)
+{
+    if (rc < 0 && r->rc == 0 && r->err)
+        *r->err = *why;
+    r->rc = rc < 0 ? -1 : r->rc;
+}
+
+/* Before each that goes: whether it may, and a word to the caller. */
+static int may_go(const char *path, enum tern_ckpt_state state,
+                  const struct tern_ckpt_prune_how *how, struct tern_err *err)
+{
+    if (how->stop && *how->stop)
+        return tern_err_set(err, TERN_FAILED, "interrupted; what is not listed stays");
+    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
+        return -1;
+    if (how->each)
+        how->each(how->ctx, path, state);
+    return 0;
+}
+
+/* Trash that a pruner left when it was killed. */
+static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, struct removal *all)
+{
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+    struct tern_err why = {0};
+    int rc = 0;
+
+    if (!d)
+        return tern_err_sys(all->err, "%s: cannot open folder", dir);
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (!tern_str_starts(e->d_name, ".trash-step-"))
+            continue;
+        char *path = tern_fs_join(dir, e->d_name);
+        rc = may_go(path, TERN_CKPT_BROKEN, how, all->err);
+        if (rc == 0 && !how->dry_run)
+            removed_one(all, tern_fs_remove_tree(path, &why), &why);
+        free(path);
+    }
+    closedir(d);
+    return rc;
+}
+
+/* Is name `m` a checkpoint that opens? */
+static bool is_good(const char *dir, const struct tern_ckpt_name *m)
+{
+    if (m->state != TERN_CKPT_GOOD)
+        return false;
+    char *path = tern_fs_join(dir, m->text);
+    struct tern_ckpt *c = tern_ckpt_open_named(path, NULL);
+
+    free(path);
+    tern_ckpt_close(c);
+    return c != NULL;
+}
+
+/* Turns the good ones that go into BAD, and those that stay into GOOD; BROKEN: not to be touched.
+ */
+static void choose(const char *dir, struct tern_ckpt_name *names, size_t n,
+                   const struct tern_ckpt_prune_how *how)
+{
+    /* The newest may turn out damaged when its bytes are read. */
+    const unsigned keep = how->keep < 2 ? 2 : how->keep;
+    int64_t best = how->best;
+    unsigned kept = 0;
+
+    for (size_t i = n; i-- > 0;) {
+        struct tern_ckpt_name *m = &names[i];
+        if (m->state == TERN_CKPT_TEMP)
+            continue;
+        if (!is_good(dir, m)) {
+            m->state = TERN_CKPT_BROKEN;
+            continue;
+        }
+        const bool is_best = best >= 0 && m->step <= (uint64_t)best;
+        if (is_best)
+            best = -1; /* the first that is met */
+        const bool stays =
+            kept < keep || is_best || (how->keep_every && m->step % how->keep_every == 0);
+        kept += kept < keep;
+        m->state = stays ? TERN_CKPT_GOOD : TERN_CKPT_BAD;
+    }
+}
+
+/* Temporary folders of the attempts before *ret_attempt go: no writer of theirs is left. */
+static int attempt_that_stays(const char *dir, const struct tern_ckpt_prune_how *how,
+                              unsigned *ret_attempt, struct tern_err *err)
+{
+    unsigned last = 0;
+
+    if (!how->lease && how->dry_run && tern_ckpt_lease_last(dir, &last, err) < 0)
+        return -1;
+    /* The lease's own are of saves that have failed; a dry run would get a lease. */
+    *ret_attempt = how->lease     ? tern_ckpt_lease_attempt(how->lease) + 1
+                   : how->dry_run ? last + 2
+                                  : 0;
+    return 0;
+}
+
+int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
+                    struct tern_err *err)
+{
+    struct removal all = {.err = err};
+    struct tern_err why = {0};
+    struct tern_ckpt_name *names;
+    size_t n;
+    unsigned gone = 0, attempt;
+    int rc = 0;
+
+    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
+        return -1;
+    if (attempt_that_stays(dir, how, &attempt, err) < 0 ||
+        tern_ckpt_names_read(dir, &names, &n, err) < 0)
+        return -1;
+    choose(dir, names, n, how);
+    for (size_t i = n; i-- > 0 && rc == 0;) {
+        const struct tern_ckpt_name *m = &names[i];
+        const bool old_temp = m->state == TERN_CKPT_TEMP && m->attempt < attempt;
+        if (m->state != TERN_CKPT_BAD && !old_temp)
+            continue;
+        char *path = tern_fs_join(dir, m->text);
+        rc = may_go(path, old_temp ? TERN_CKPT_TEMP : TERN_CKPT_GOOD, how, err);
+        free(path);
+        if (rc < 0)
+            break;
+        const int one = how->dry_run ? 0 : retire(dir, m->text, &why);
+        removed_one(&all, one, &why);
+        gone += one == 0 && !old_temp;
+    }
+    tern_ckpt_names_free(names, n);
+    if (rc == 0)
+        rc = empty_trash(dir, how, &all);
+    if (rc < 0 || all.rc < 0)
+        return -1;
+    if (removed)
+        *removed = gone;
+    return 0;
+}

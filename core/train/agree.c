@@ -64,7 +64,7 @@ int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *
 int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
                           enum tern_train_stop *ret_stop, struct tern_err *err)
 {
-    enum { FAILED = TRAIN_SUMS, READY, FLUSHED, IDLE, REQUESTS };
+    enum { FAILED = TRAIN_SUMS, READY, FLUSHED, IDLE, COPIED, REQUESTS };
     struct tern_err mine = own(rc, err);
     double v[REQUESTS + TERN_TRAIN_HALT + 1] = {0};
 
@@ -76,6 +76,7 @@ int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
     v[READY] = t->checkpoint.saving && tern_ckpt_save_is_ready(t->checkpoint.saving);
     v[FLUSHED] = t->checkpoint.local.flush && tern_ckpt_save_is_ready(t->checkpoint.local.flush);
     v[IDLE] = tern_train_partner_is_idle(t);
+    v[COPIED] = tern_train_partner_has_copied(t);
     v[REQUESTS + request_of(t)] = 1;
     if (tern_fabric_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
         return -1;
@@ -85,6 +86,7 @@ int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
     t->checkpoint.all_ready = v[READY] == t->size;
     t->checkpoint.local.all_ready = v[FLUSHED] == t->size;
     t->checkpoint.local.all_idle = v[IDLE] == t->size;
+    t->checkpoint.local.all_copied = v[COPIED] == t->size;
     *ret_stop = TERN_TRAIN_HALT;
     while (*ret_stop > TERN_TRAIN_GO_ON && v[REQUESTS + *ret_stop] == 0)
         --*ret_stop;

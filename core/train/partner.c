@@ -48,7 +48,9 @@ struct train_partner {
     char *dir;              /* of the node */
     enum state state;
     int64_t step;     /* of the exchange under way, or the last one; -1: none */
-    int64_t copied;   /* the newest step that this rank's pair has copied; -1: none */
+    int64_t copied;   /* the newest step that all pairs have copied; -1: none */
+    bool open;        /* not all ranks are known to have ended it */
+    bool whole;       /* this rank ended it with all files */
     bool sized;       /* there is memory for its chunks */
     bool stopping;    /* no further chunk is wanted */
     uint64_t at, end; /* the next chunk's first byte, and the end of the longest stream */
@@ -143,8 +145,7 @@ static void end_exchange(struct train_partner *p, bool whole)
     }
     if (p->rc < 0)
         tern_warn("step %" PRId64 " has no copy on another node: %s", p->step, p->err.text);
-    else if (whole)
-        p->copied = p->step;
+    p->whole = whole && p->rc == 0;
     p->state = IDLE;
 }
 
@@ -228,7 +229,7 @@ static int go_on_behind(struct train_partner *p, struct tern_err *err)
     }
     if (p->at < p->end)
         return send_words(p, SENDS, err);
-    end_exchange(p, p->rc == 0); /* the others end it here, too */
+    end_exchange(p, /* whole= */ true); /* the others end it here, too */
     return 0;
 }
 
@@ -257,14 +258,27 @@ bool tern_train_partner_is_idle(const struct train *t)
     return !t->checkpoint.local.partner || t->checkpoint.local.partner->state == IDLE;
 }
 
+bool tern_train_partner_has_copied(const struct train *t)
+{
+    const struct train_partner *p = t->checkpoint.local.partner;
+
+    return p && p->state == IDLE && p->whole;
+}
+
 void tern_train_partner_begin(struct train *t)
 {
     struct train_partner *p = t->checkpoint.local.partner;
 
-    if (!p || t->checkpoint.local.step <= p->step)
+    if (!p)
+        return;
+    if (p->open && t->checkpoint.local.all_copied)
+        p->copied = p->step;
+    p->open = false;
+    if (t->checkpoint.local.step <= p->step)
         return;
     p->step = t->checkpoint.local.step;
-    p->stopping = p->sized = false;
+    p->open = true;
+    p->whole = p->stopping = p->sized = false;
     p->rc = 0;
     enter(p, OPENS);
 }
@@ -274,7 +288,7 @@ void tern_train_partner_keeps(const struct train *t, uint64_t kept[2])
     const struct train_partner *p = t->checkpoint.local.partner;
 
     kept[0] = p && p->copied > 0 ? (uint64_t)p->copied : 0;
-    kept[1] = p && p->step > 0 && p->state != IDLE ? (uint64_t)p->step : 0;
+    kept[1] = p && p->open ? (uint64_t)p->step : 0;
 }
 
 int tern_train_partner_stop(struct train *t, struct tern_err *err)

@@ -101,7 +101,8 @@ struct train_local {
     struct tern_ckpt_saving *flush; /* under way, or NULL */
     bool all_ready;                 /* all ranks have done their part of its stage */
     struct train_partner *partner;  /* partner.c; NULL: no other node has copies */
-    bool all_idle;                  /* no rank exchanges files */
+    bool all_idle;                  /* no rank exchanges files, */
+    bool all_copied;                /* and each has those of its last exchange */
 };
 
 /* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
@@ -442,10 +443,13 @@ int tern_train_partner_open(struct train *t, struct tern_err *err);
 int tern_train_partner_go_on(struct train *t, struct tern_err *err);
 /* Is none under way on this rank? */
 bool tern_train_partner_is_idle(const struct train *t);
-/* Where all ranks are idle: exchange the files of the newest step that all nodes have, if that is a
- * new one. */
+/* Has this rank ended its last exchange, with all files? */
+bool tern_train_partner_has_copied(const struct train *t);
+/* Where all ranks are idle: the step of the last exchange counts as copied, if all ranks have it.
+ * Exchange the files of the newest step that all nodes have, if that is a new one. */
 void tern_train_partner_begin(struct train *t);
-/* Steps that stay on this node: the newest that was copied, and the one that is. */
+/* Steps that stay on this node: the newest that all pairs have copied, and the one that some still
+ * copy. */
 void tern_train_partner_keeps(const struct train *t, uint64_t kept[2]);
 /* No more is wanted of the exchange under way: wait for its end, soon.  Collective. */
 int tern_train_partner_stop(struct train *t, struct tern_err *err);

@@ -96,6 +96,23 @@ for lost in "$two" "$one"; do
     is "$(strays) $(ls local)" "0 " "a partner, ${lost##*/} is lost: nothing stays on the nodes"
 done
 rm -rf l checkpoints local
+# Four nodes are two pairs.  From step 60 on the second node of the second pair does not write its copies:
+# they have a step that the first pair copied, and lose a node.  Then the one before counts.
+export TERN_FABRIC_SHARE=1
+n=(--set steps=200 --set checkpoint.every=20 --set launch.restarts=0 --set "checkpoint.local=$WORK/local" --set checkpoint.partner=true)
+hold 20 $here; for s in $(seq 60 20 200); do hold $s "-3/step-$(printf %08d $s)/.part-"; done
+begin l "${n[@]}"
+until_true eval '[ -e "$(echo local/*/*-3/step-*/.part-shard* | cut -d" " -f 1)" ]'; ok $? "two pairs: one waits in the middle of a copy"
+at=$(ls -d local/*/*-3/step-*/.part-shard* | sed 's/.*step-0*\([0-9]*\).*/\1/' | head -n 1)
+first=$(ls -d local/*/*-3); first=${first%-3}
+until_true [ -d "$first/step-$(printf %08d $((at + 40)))" ]; ok $? "two pairs: the steps and saves go on meanwhile"
+is "$(ls "$first"/step-00000040/shard-* | wc -l) $(ls "$first"-1/step-00000040/shard-* | wc -l)" "2 2" "two pairs: the first keeps the newest step that the other has copied, too"
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
+rm -rf "$first-2"
+begin l "${n[@]}"; until_true grep -q "going on after step" err
+err_has "checkpoint level local: the nodes have step 40, and $WORK/checkpoints has none" "two pairs, a node of the second is lost: the run goes on from what all had copied"
+kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended
+rm -rf l checkpoints local
 export TERN_FABRIC_SHARE=1 # three nodes are together
 run tern run run.yaml --ranks 3 --set ledger.dir=l "${p[@]}" --set batch.global=6; status 0 "partners of three nodes: a run ends well"
 rm -rf l checkpoints local

@@ -1,7 +1,8 @@
 /* Preloaded into the ranks of a run (tests/lib/saves.sh): what happens to its saves.
  *
  *     $TEST_MARKS/held-SSSSSSSS   while this file is there, writers of shards of that step wait, or
- *                                 those alone whose path has its text
+ *                                 those alone whose path has its text; partners' copies, too
+ *     TEST_MKDIRS=1               makers of temporary folders wait likewise
  *     TEST_FULL=WORD              no room for a shard whose path has the word
  *     TEST_NO_STAGING=1           one rank gets no memory for its staging
  *     TEST_FOLDS=1                the nice of each process that folds run.db, a line each in
@@ -22,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -111,19 +113,38 @@ static bool is_held(const char *held, const char *path)
     return n >= 0 && strstr(path, word);
 }
 
-int fallocate64(int fd, int mode, off64_t from, off64_t len)
+static void wait_while_held(const char *path)
 {
-    const char *full = getenv("TEST_FULL"), *dir = getenv("TEST_MARKS");
-    char path[4096], held[4200];
-    const char *shard = strstr(path_of(fd, path), "/shard-"), *step = strstr(path, "step-");
+    const char *dir = getenv("TEST_MARKS"), *step = strstr(path, "step-");
+    char held[4200];
 
-    if (!shard || !step)
-        return (int)syscall(SYS_fallocate, fd, mode, from, len);
-    rank = atoi(shard + strlen("/shard-"));
-    parts = 0;
+    if (!step)
+        return;
     snprintf(held, sizeof held, "%s/held-%.8s", dir ? dir : ".", step + strlen("step-"));
     while (is_held(held, path))
         usleep(10000);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    if (strstr(path, ".tmp-") && getenv("TEST_MKDIRS"))
+        wait_while_held(path);
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int fallocate64(int fd, int mode, off64_t from, off64_t len)
+{
+    const char *full = getenv("TEST_FULL");
+    char path[4096];
+    const char *shard = strstr(path_of(fd, path), "/shard-"), *copy = strstr(path, "/.part-shard-");
+
+    if (!shard && !copy)
+        return (int)syscall(SYS_fallocate, fd, mode, from, len);
+    if (shard) {
+        rank = atoi(shard + strlen("/shard-"));
+        parts = 0;
+    }
+    wait_while_held(path);
     if (full && strstr(path, full)) {
         errno = ENOSPC;
         return -1;

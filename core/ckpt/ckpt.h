@@ -448,6 +448,7 @@ struct tern_ckpt_prune_how {
     unsigned keep;                     /* the newest ones; at least 2 */
     uint64_t keep_every;               /* and those whose step is a multiple of it; 0: none */
     int64_t best;                      /* and the newest of this step or before it; -1: none */
+    const char *kept;                  /* and the one of this path, DIR/step-N; NULL: none */
     struct tern_ckpt_lease *lease;     /* NULL: no fence (tools and tests) */
     bool dry_run;                      /* nothing is removed, and no lease asked for */
     const volatile sig_atomic_t *stop; /* not 0: nothing more is removed (Ctrl-C); NULL: never */

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
@@ -94,6 +95,16 @@ static bool is_good(const char *dir, const struct tern_ckpt_name *m)
     return c != NULL;
 }
 
+static bool is_kept(const char *dir, const struct tern_ckpt_name *m,
+                    const struct tern_ckpt_prune_how *how)
+{
+    char *path = tern_fs_join(dir, m->text);
+    const bool is = how->kept && strcmp(path, how->kept) == 0;
+
+    free(path);
+    return is;
+}
+
 /* Turns the good ones that go into BAD, and those that stay into GOOD; BROKEN: not to be touched.
  */
 static void choose(const char *dir, struct tern_ckpt_name *names, size_t n,
@@ -115,8 +126,9 @@ static void choose(const char *dir, struct tern_ckpt_name *names, size_t n,
         const bool is_best = best >= 0 && m->step <= (uint64_t)best;
         if (is_best)
             best = -1; /* the first that is met */
-        const bool stays =
-            kept < keep || is_best || (how->keep_every && m->step % how->keep_every == 0);
+        const bool stays = kept < keep || is_best ||
+                           (how->keep_every && m->step % how->keep_every == 0) ||
+                           is_kept(dir, m, how);
         kept += kept < keep;
         m->state = stays ? TERN_CKPT_GOOD : TERN_CKPT_BAD;
     }

@@ -231,4 +231,6 @@ void tern_train_save_close(struct train *t)
     t->checkpoint.config = NULL;
     free(t->checkpoint.saving_files);
     t->checkpoint.saving_files = NULL;
+    free(t->checkpoint.publishing_files);
+    t->checkpoint.publishing_files = NULL;
 }

@@ -138,9 +138,7 @@ static int begin_flush(struct train *t, uint64_t step, int64_t best,
                                                     .ctx = t};
 
     tern_train_set_doing(t, TERN_FABRIC_SAVES);
-    c->publishing_step = step;
-    c->publishing_best = best;
-    c->published = false;
+    tern_train_begin_publishing(c, step, best);
     c->met = t->size == 1;
     c->local.done = (int64_t)step; /* one that fails is not tried again */
     return tern_ckpt_flush_begin(&options, background, &c->local.flush, err);
@@ -310,9 +308,7 @@ int tern_train_local_redirect(struct train *t, const struct tern_err *why, struc
     if (tern_train_local_give_way(t, err) < 0)
         return -1;
     c->saving_local = false;
-    c->publishing_step = c->saving_step;
-    c->publishing_best = c->saving_best;
-    c->published = false;
+    tern_train_begin_publishing(c, c->saving_step, c->saving_best);
     return tern_ckpt_save_redirect(c->saving, t->recipe->checkpoint.dir, err);
 }
 

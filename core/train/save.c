@@ -293,6 +293,7 @@ static void prune(struct train *t)
     const struct tern_ckpt_prune_how how = {.keep = (unsigned)r->checkpoint.keep,
                                             .keep_every = (uint64_t)r->checkpoint.keep_every,
                                             .best = t->checkpoint.publishing_best,
+                                            .kept = t->checkpoint.publishing_files,
                                             .lease = t->checkpoint.lease,
                                             .each = note_going,
                                             .ctx = &going};
@@ -341,6 +342,17 @@ struct tern_ckpt_peers tern_train_save_peers(struct train *t)
     return (struct tern_ckpt_peers){t->rank, t->size, t, barrier, all_gather};
 }
 
+void tern_train_begin_publishing(struct train_checkpoint *c, uint64_t step, int64_t best)
+{
+    const bool beside = c->saving && c->saving_local && c->saving_files;
+
+    c->publishing_step = step;
+    c->publishing_best = best;
+    c->published = false;
+    free(c->publishing_files);
+    c->publishing_files = beside ? tern_strdup(c->saving_files) : NULL;
+}
+
 int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err)
 {
     const struct tern_ckpt_peers peers = tern_train_save_peers(t);
@@ -381,11 +393,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
     c->saving_local = local;
     free(c->saving_files);
     c->saving_files = c->files_dir ? tern_strdup(c->files_dir) : NULL;
-    if (!local) {
-        c->publishing_step = c->saving_step;
-        c->publishing_best = c->saving_best;
-        c->published = false;
-    }
+    if (!local)
+        tern_train_begin_publishing(c, c->saving_step, c->saving_best);
     rc = tern_ckpt_save_begin(&options, staging, &c->saving, err);
     json_decref(meta);
     if (rc == 0 && t->rank == 0)

@@ -128,6 +128,9 @@ struct train_checkpoint {
     uint64_t publishing_step;
     int64_t publishing_best;
     bool published;
+    /* Of a flush: saving_files of the save to the nodes that was under way when it began, or NULL.
+     * Without it pruning would take the tokenizer away before it is copied. */
+    char *publishing_files;
     unsigned failed; /* of these in a row, up to the newest */
     struct train_local local;
     struct tern_train_interval interval;
@@ -382,6 +385,8 @@ enum train_saved {
  * ones are pruned. */
 void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved,
                             enum train_saved where);
+/* A save or flush of step `step` to checkpoint.dir begins. */
+void tern_train_begin_publishing(struct train_checkpoint *c, uint64_t step, int64_t best);
 /* How the ranks of a save or flush communicate. */
 struct tern_ckpt_peers tern_train_save_peers(struct train *t);
 /* `tell` of a save or flush to checkpoint.dir; `ctx` is the struct train. */

@@ -160,6 +160,22 @@ tiny_digests | cmp -s - weights60; ok $? "a copy that fails for good: the weight
 is "$(strays) $(ls local)" "0 " "a copy that fails for good: nothing stays half done, and nothing on the nodes"
 rm -rf l checkpoints local
 
+# Small files are copied from the newest checkpoint.  Two flushes come between, and the run keeps few: it
+# stays until the save has them.
+export TEST_MKDIRS=1
+n=(--set steps=500 --set checkpoint.every=100 --set checkpoint.keep=2 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
+hold 200 $here; hold 400 "-1/step-00000400.tmp-"
+begin l "${n[@]}"
+until_true eval 'ls -d local/*/*/step-00000400.tmp-1 >/dev/null 2>&1'; ok $? "the newest goes: a save begins on the nodes"
+rm held-*200; until_true eval '[ "$(published l)" = "100 200 300 " ]'; ok $? "the newest goes: two flushes end meanwhile" || published l
+[ -e checkpoints/step-00000100/tokenizer.model ]; ok $? "the newest goes: the one with the files that are to be copied stays"
+let_go; ended; status 0 "the newest goes: the run ends well"
+! grep -q "cannot be saved" err; ok $? "the newest goes: the save has ended on the nodes" || cat err
+[ -e checkpoints/step-00000500/tokenizer.model ]; ok $? "the newest goes: later ones have the tokenizer"
+is "$(ls -d checkpoints/step-* | wc -l)" 2 "the newest goes: later it is pruned"
+rm -rf l checkpoints local
+unset TEST_MKDIRS
+
 # A step that can be saved in neither place: the one before it is copied after all.
 hold 10 $here
 TEST_FULL=step-00000020.tmp-1 begin l "${q[@]}" --set steps=100000

@@ -19,6 +19,13 @@
 #include "core/place/place.h"
 #include "core/run/run.h"
 
+/* Copies in checkpoint.mirror that count: of steps behind `after` (-1: of any) and before `before`.
+ */
+struct tern_run_copies {
+    int64_t after;   /* of the newest good one in checkpoint.dir, */
+    uint64_t before; /* if a damaged one there, of the step before this, is newer */
+};
+
 struct tern_run_attempt {
     const struct tern_run_options *o;
     struct tern_place place;
@@ -32,10 +39,11 @@ struct tern_run_attempt {
     char *spool_dir;
     char *resumed; /* the checkpoint it resumes from, or NULL */
     int64_t resumed_step;
-    bool copy;                    /* its checkpoint comes back from checkpoint.mirror (restore.h) */
-    char copy_of[TERN_ULID_SIZE]; /* the run whose copies count; "": of any */
-    bool stopped;                 /* a signal came before it was there; it is pending */
-    char *restored;               /* what came back from where, for the ledger; or NULL */
+    bool copy; /* its checkpoint comes back from checkpoint.mirror (restore.h) */
+    struct tern_run_copies copies; /* those that count */
+    char copy_of[TERN_ULID_SIZE];  /* the run whose copies count; "": of any */
+    bool stopped;                  /* a signal came before it was there; it is pending */
+    char *restored;                /* what came back from where, for the ledger; or NULL */
     char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
     sigset_t *old_mask; /* the caller's, restored in the ranks; the supervisor's signals are
                            blocked from before the first attempt to after the last */

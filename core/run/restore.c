@@ -13,29 +13,49 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Has the folder a checkpoint to go on from?  -1 where it cannot be read. */
-static int has_good(const char *dir, struct tern_err *err)
+/* Storage that fails now is no damage: -1 if a checkpoint cannot be opened for such a reason. */
+static int check_storage(const struct tern_ckpt_entry *have, size_t n, struct tern_err *err)
 {
-    struct tern_ckpt_entry *have = NULL;
     struct tern_err why = {0};
-    size_t n = 0;
-    int good = 0;
 
-    if (!tern_fs_exists(dir))
-        return 0;
-    if (tern_ckpt_list(dir, &have, &n, err) < 0)
-        return -1;
     for (size_t i = 0; i < n; i++)
-        good |= have[i].state == TERN_CKPT_GOOD;
-    /* Storage that fails now is no damage. */
-    for (size_t i = 0; i < n && !good; i++)
         if (have[i].state == TERN_CKPT_BROKEN &&
             tern_ckpt_verify(have[i].path, /* full= */ false, &why) < 0 &&
             why.code == TERN_TEMPFAIL) {
             *err = why;
-            good = -1;
+            return -1;
         }
+    return 0;
+}
+
+/* Has the folder a checkpoint to go on from?  0: none, or damaged ones are newer: copies between
+ * the two, *ret_range, are better.  -1 where it cannot be read. */
+static int has_good(const char *dir, struct tern_run_copies *ret_range, struct tern_err *err)
+{
+    struct tern_run_copies range = {.after = -1, .before = UINT64_MAX};
+    struct tern_ckpt_entry *have = NULL;
+    size_t n = 0;
+    int good = 0;
+
+    *ret_range = range;
+    if (!tern_fs_exists(dir))
+        return 0;
+    if (tern_ckpt_list(dir, &have, &n, err) < 0)
+        return -1;
+    for (size_t i = n; i-- > 0 && range.after < 0;) {
+        if (have[i].state == TERN_CKPT_GOOD)
+            range.after = (int64_t)have[i].step;
+        else if (have[i].state == TERN_CKPT_BROKEN && range.before == UINT64_MAX)
+            range.before = have[i].step + 1;
+    }
+    if (range.after < 0) {
+        range.before = UINT64_MAX;
+        good = check_storage(have, n, err);
+    } else {
+        good = range.before == UINT64_MAX;
+    }
     tern_ckpt_list_free(have, n);
+    *ret_range = range;
     return good;
 }
 
@@ -135,6 +155,12 @@ static int no_mirror(const struct tern_run_attempt *a, struct tern_err *err)
         err->code = TERN_TEMPFAIL;
         return -1;
     }
+    if (a->copies.after >= 0) {
+        tern_warn("%s has a damaged checkpoint, and that of step %" PRId64
+                  " is taken: copies in checkpoint.mirror cannot be read: %s",
+                  r->checkpoint.dir, a->copies.after, err->text);
+        return 0;
+    }
     if (*a->copy_of)
         return tern_err_prefix(err,
                                "run %s has no good checkpoint in %s any more, and no copy of it "
@@ -168,7 +194,7 @@ int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
 
     if (!r->checkpoint.mirror || !tern_run_attempt_is_trainer(a) || strcmp(a->kind, "train") != 0)
         return 0;
-    const int good = has_good(r->checkpoint.dir, err);
+    const int good = has_good(r->checkpoint.dir, &a->copies, err);
     const int unknown = good ? 0 : tern_ckpt_run_read(r->checkpoint.dir, a->copy_of, err);
     if (good < 0 || unknown < 0)
         return -1;
@@ -177,11 +203,15 @@ int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
     if (unknown)
         find_in_ledger(a, a->copy_of);
     const struct tern_retain_restore how = how_of(a, &ends);
-    int rc = tern_retain_restore_find(&how, /* before= */ UINT64_MAX, &copy, err);
+    int rc = tern_retain_restore_find(&how, a->copies.before, &copy, err);
     if (rc < 0)
         return no_mirror(a, err);
     if (rc == 0)
         return 0;
+    if ((int64_t)copy.step <= a->copies.after) {
+        tern_retain_restore_free(&copy);
+        return 0;
+    }
     rc = check_known(a, &copy, err);
     if (rc == 0)
         rc = tern_inputs_same_run(r, copy.path, tern_ckpt_meta(copy.manifest), a->o->accept, err);
@@ -197,10 +227,13 @@ static int bring(struct tern_run_attempt *a, const struct tern_retain_restore *h
 {
     const char *dir = a->o->recipe->checkpoint.dir;
     const int64_t began = tern_clock_boot_ns();
+    char than[48] = "";
 
-    tern_info("%s has no good checkpoint of run %s: that of step %" PRIu64
+    if (a->copies.after >= 0)
+        snprintf(than, sizeof than, " after step %" PRId64, a->copies.after);
+    tern_info("%s has no good checkpoint of run %s%s: that of step %" PRIu64
               " comes back from %s (%.1f MiB)",
-              dir, a->id, copy->step, copy->path, (double)copy->bytes / 0x1p20);
+              dir, a->id, than, copy->step, copy->path, (double)copy->bytes / 0x1p20);
     const int rc = tern_retain_restore_bring(how, copy, dir, err);
     if (rc == 0)
         a->restored =
@@ -224,13 +257,17 @@ struct damaged {
 static int bring_first_whole(struct tern_run_attempt *a, const struct tern_retain_restore *how,
                              struct damaged *damaged, struct tern_err *err)
 {
-    uint64_t before = UINT64_MAX;
+    uint64_t before = a->copies.before;
 
     while (damaged->n < DAMAGED_MAX) {
         struct tern_retain_restored copy;
         int rc = tern_retain_restore_find(how, before, &copy, err);
         if (rc < 0)
             return -1;
+        if (rc > 0 && (int64_t)copy.step <= a->copies.after) {
+            tern_retain_restore_free(&copy);
+            rc = 0;
+        }
         if (rc == 0)
             break;
         rc = bring(a, how, &copy, err);
@@ -242,6 +279,8 @@ static int bring_first_whole(struct tern_run_attempt *a, const struct tern_retai
         before = copy.step;
         damaged->v[damaged->n++] = copy;
     }
+    if (a->copies.after >= 0) /* that one is taken */
+        return 0;
     return tern_err_set(
         err, TERN_FAILED,
         "%s: no copy of run %s there is whole%s. To begin from nothing, give another "
@@ -274,7 +313,8 @@ int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
     if (strcmp(a->copy_of, a->id) != 0)
         return tern_err_set(err, TERN_TEMPFAIL, "%s: another supervisor began a run there just now",
                             a->o->recipe->checkpoint.dir);
-    const int good = has_good(a->o->recipe->checkpoint.dir, err); /* another attempt's, meanwhile */
+    const int good =
+        has_good(a->o->recipe->checkpoint.dir, &a->copies, err); /* another attempt's, meanwhile */
     if (good)
         return good < 0 ? -1 : 0;
     const struct tern_retain_restore how = how_of(a, &ends);

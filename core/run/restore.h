@@ -1,5 +1,7 @@
 /* A run whose checkpoint.dir has no good checkpoint any more goes on from the newest complete copy
- * in checkpoint.mirror, a folder or a bucket (core/retain/restore.h), as the same run.
+ * in checkpoint.mirror, a folder or a bucket (core/retain/restore.h), as the same run.  So does one
+ * whose newest there is damaged, if a copy is newer than the good ones, and not newer than it: what
+ * a person removed does not come back.
  *
  * Copies of which run?  Of the one that run.id in checkpoint.dir names.  Without it, of the newest
  * run in the ledger that made checkpoints there.  Else of any run, unless the ledger says that it

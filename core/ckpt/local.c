@@ -166,14 +166,52 @@ int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *dig
     return rc;
 }
 
+/* By the run's name, which the manifest has, too. */
+static bool is_on_node(const char *whole, const struct tern_ckpt *c)
+{
+    char *node = tern_fs_dirname(whole), *run = tern_fs_dirname(node);
+    const char *of = json_string_value(json_object_get(tern_ckpt_meta(c), "run"));
+    const bool is = of && strcmp(of, tern_fs_basename(run)) == 0;
+
+    free(run);
+    free(node);
+    return is;
+}
+
+bool tern_ckpt_local_count(const char *path, size_t *ret_here, size_t *ret_all)
+{
+    char *whole = TERN_AGAIN_PTR(realpath(path, NULL));
+    struct tern_ckpt *c = whole ? tern_ckpt_local_open(whole, NULL) : NULL;
+    const bool is = c && is_on_node(whole, c);
+    size_t here = 0;
+
+    for (size_t i = 0; is && i < c->n_shards; i++) {
+        char *file = tern_fs_join(whole, c->shards[i].name);
+        here += tern_fs_exists(file); /* of the right size, or it would not open */
+        free(file);
+    }
+    if (is) {
+        *ret_here = here;
+        *ret_all = c->n_shards;
+    }
+    tern_ckpt_close(c);
+    free(whole);
+    return is;
+}
+
 /* ------------------------------------------------------------------ find */
 
 /* A search on one rank. */
 struct search {
     const struct tern_ckpt_local_options *o;
     int rank, size;
-    int nth, of; /* this rank among those of its node */
+    int nth, of;      /* this rank among those of its node */
+    char unread[500]; /* why a file cannot be read now; "": each can */
 };
+
+/* A file on this node: it is not there or damaged, or has its digest, or cannot be read for a
+ * reason that may pass: it may be whole. */
+enum { ABSENT, WHOLE, UNREAD };
 
 /* What a node proposes: the newest checkpoint whose manifest it has. */
 struct proposal {
@@ -307,63 +345,98 @@ static const struct proposal *choose_next(const struct search *f, const struct p
     return NULL;
 }
 
-/* Is file `i` here, and whole? */
-static bool is_whole(struct tern_ckpt *c, size_t i)
+static void note_unread(struct search *f, const struct tern_err *why)
+{
+    if (!f->unread[0])
+        snprintf(f->unread, sizeof f->unread, "%.490s", why->text);
+}
+
+/* File `i`, which is here: WHOLE, or why not. */
+static unsigned char look_at(struct search *f, struct tern_ckpt *c, size_t i)
 {
     uint64_t bytes;
-    struct tern_err why;
+    struct tern_err why = {0};
     const char *name = tern_ckpt_part(c, i, &bytes);
     const int rc = i < c->n_shards ? tern_ckpt_walk(c, (unsigned)i, NULL, NULL, &why)
                                    : tern_ckpt_file_read(c, name, NULL, NULL, &why);
 
-    if (rc < 0)
-        tern_warn("%s", why.text);
-    return rc == 0;
+    if (rc >= 0)
+        return rc == 0 ? WHOLE : ABSENT;
+    tern_warn("%s", why.text);
+    if (why.code != TERN_TEMPFAIL)
+        return ABSENT;
+    note_unread(f, &why);
+    return UNREAD;
 }
 
 /* This rank's share of the proposal's files in its node's folder, verified: `found` [parts]. */
-static void verify(const struct search *f, const struct proposal *p, unsigned char *found)
+static void verify(struct search *f, const struct proposal *p, unsigned char *found)
 {
     char *path = step_path(f, p->step);
-    struct tern_err why;
+    struct tern_err why = {0};
     struct tern_ckpt *c = tern_fs_exists(path) && tern_ckpt_local_check(f->o->dir, &why) > 0
                               ? tern_ckpt_local_open(path, &why)
                               : NULL;
     int here = 0;
 
+    if (!c && why.code == TERN_TEMPFAIL) {
+        note_unread(f, &why);
+        memset(found, UNREAD, p->parts);
+    }
     for (size_t i = 0; c && strcmp(tern_ckpt_digest(c), p->digest) == 0 && i < p->parts; i++) {
         uint64_t bytes;
         char *file = tern_fs_join(path, tern_ckpt_part(c, i, &bytes));
         if (tern_fs_exists(file) && here++ % f->of == f->nth)
-            found[i] = is_whole(c, i);
+            found[i] = look_at(f, c, i);
         free(file);
     }
     tern_ckpt_close(c);
     free(path);
 }
 
-/* Each file is brought by the first rank that has it.  The number of those that no rank has; *which
- * is the first of them. */
-static size_t share_out(const struct search *f, const unsigned char *all, size_t parts,
-                        unsigned char *mine, size_t *which)
+/* The files that no rank has whole. */
+struct lack {
+    size_t n, first; /* how many, and the first of them */
+    int unread;      /* a rank that may have one, and cannot read it now; -1: none */
+};
+
+/* Each file is brought by the first rank that has it. */
+static struct lack share_out(const struct search *f, const unsigned char *all, size_t parts,
+                             unsigned char *mine)
 {
-    size_t absent = 0;
+    struct lack lack = {.unread = -1};
 
     for (size_t i = parts; i-- > 0;) {
         int r = 0;
-        while (r < f->size && !all[(size_t)r * parts + i])
+        while (r < f->size && all[(size_t)r * parts + i] != WHOLE)
             r++;
         mine[i] = r == f->rank;
-        if (r == f->size) {
-            absent++;
-            *which = i;
-        }
+        if (r < f->size)
+            continue;
+        lack.n++;
+        lack.first = i;
+        for (r = f->size; r-- > 0;)
+            if (all[(size_t)r * parts + i] == UNREAD)
+                lack.unread = r;
     }
-    return absent;
+    return lack;
 }
 
-static void tell_absent(const struct search *f, const struct proposal *p, size_t absent,
-                        size_t which)
+/* All ranks know the reason. */
+static int fail_unread(struct search *f, int rank, struct tern_err *err)
+{
+    char(*all)[sizeof f->unread] = tern_alloc((size_t)f->size, sizeof *all, "reasons", err);
+
+    if (all && gather(f, f->unread, all, sizeof *all, err) == 0)
+        tern_err_set(err, TERN_TEMPFAIL,
+                     "rank %d: checkpoints on its node: %.490s. It stays there; to go on without "
+                     "it, remove it.",
+                     rank, all[rank]);
+    free(all);
+    return -1;
+}
+
+static void tell_absent(const struct search *f, const struct proposal *p, const struct lack *lack)
 {
     char *path = step_path(f, p->step);
     struct tern_ckpt *c = tern_ckpt_local_open(path, NULL);
@@ -371,19 +444,19 @@ static void tell_absent(const struct search *f, const struct proposal *p, size_t
 
     tern_info("the nodes' checkpoint of step %" PRIu64
               " is passed over: no node of this attempt has %zu of its %" PRIu64 " files whole%s%s",
-              p->step, absent, p->parts, c ? ", such as " : "",
-              c ? tern_ckpt_part(c, which, &bytes) : "");
+              p->step, lack->n, p->parts, c ? ", such as " : "",
+              c ? tern_ckpt_part(c, lack->first, &bytes) : "");
     tern_ckpt_close(c);
     free(path);
 }
 
 /* 1: the proposal is complete; 0: it is not. */
-static int examine(const struct search *f, const struct proposal *p, unsigned char **ret_parts,
+static int examine(struct search *f, const struct proposal *p, unsigned char **ret_parts,
                    struct tern_err *err)
 {
     unsigned char *found = tern_alloc(p->parts, 1, "list of files", err);
     unsigned char *all = tern_alloc((size_t)f->size, p->parts, "lists of files", err);
-    size_t absent = 0, which = 0;
+    struct lack lack;
     int rc = -1;
 
     if (!found || !all)
@@ -391,10 +464,14 @@ static int examine(const struct search *f, const struct proposal *p, unsigned ch
     verify(f, p, found);
     if (gather(f, found, all, p->parts, err) < 0)
         goto out;
-    absent = share_out(f, all, p->parts, found, &which);
-    if (absent && f->rank == 0)
-        tell_absent(f, p, absent, which);
-    rc = absent == 0;
+    lack = share_out(f, all, p->parts, found);
+    if (lack.unread >= 0) {
+        fail_unread(f, lack.unread, err);
+        goto out;
+    }
+    if (lack.n && f->rank == 0)
+        tell_absent(f, p, &lack);
+    rc = lack.n == 0;
 out:
     free(all);
     if (rc == 1)

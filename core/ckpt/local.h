@@ -46,6 +46,10 @@ int tern_ckpt_local_put_manifest(const char *dir, uint64_t step, const char *dig
 int tern_ckpt_local_mark(const char *dir, uint64_t step, struct tern_err *err);
 bool tern_ckpt_local_is_marked(const char *path);
 
+/* Is the checkpoint `path` one node's part, DIR/RUN/NODE/step-N?  If so, the number of its shards
+ * that are there, and of all.  One with a shard of another size is damaged, and none. */
+bool tern_ckpt_local_count(const char *path, size_t *ret_here, size_t *ret_all);
+
 /* ------------------------------------------------------------------ flush */
 
 struct tern_ckpt_flush_options {

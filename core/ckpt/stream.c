@@ -108,7 +108,8 @@ int tern_ckpt_stream_read(struct tern_ckpt_stream *s, uint64_t at, size_t n, cha
     return 0;
 }
 
-/* The part that is open is whole. */
+/* The part that is open is whole.  Its name need not be durable yet: without it there is no copy.
+ */
 static int name_part(struct tern_ckpt_stream *s, uint64_t bytes, struct tern_err *err)
 {
     uint64_t same;
@@ -122,6 +123,24 @@ static int name_part(struct tern_ckpt_stream *s, uint64_t bytes, struct tern_err
     return rc;
 }
 
+/* The last byte is written: files without any come into being, and all names are durable. */
+static int finish_writing(struct tern_ckpt_stream *s, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = s->c->n_shards; rc == 0 && i < s->last; i++) {
+        uint64_t bytes;
+        const char *name = tern_ckpt_part(s->c, i, &bytes);
+        if (bytes > 0)
+            continue;
+        char *path = tern_fs_join(s->c->path, name);
+        unlink(path); /* of an earlier try */
+        rc = tern_ckpt_save_small(path, "", 0, err);
+        free(path);
+    }
+    return rc < 0 ? -1 : tern_fs_sync_dir(s->c->path, err);
+}
+
 int tern_ckpt_stream_write(struct tern_ckpt_stream *s, const char *data, size_t n,
                            struct tern_err *err)
 {
@@ -133,6 +152,8 @@ int tern_ckpt_stream_write(struct tern_ckpt_stream *s, const char *data, size_t 
             (in + len == bytes && name_part(s, bytes, err) < 0))
             return -1;
         s->at += len;
+        if (s->at == s->bytes && finish_writing(s, err) < 0)
+            return -1;
     }
     return 0;
 }

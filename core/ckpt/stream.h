@@ -6,8 +6,9 @@
  *     tern_ckpt_stream_write(s, data, n, &err) ...     in order, and all of it
  *     tern_ckpt_stream_end(s, &err)
  *
- * A file that is written has its name when it is whole and durable.  Nothing is verified: that is
- * done when a local checkpoint is looked for (local.h).  A stream belongs to one thread at a time.
+ * A file that is written has its name when its bytes are whole and durable; behind the last byte
+ * all names are durable, and files without any byte are there.  Nothing is verified: that is done
+ * when a local checkpoint is looked for (local.h).  A stream belongs to one thread at a time.
  */
 #ifndef TERN_CKPT_STREAM_H
 #define TERN_CKPT_STREAM_H

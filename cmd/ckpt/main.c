@@ -12,7 +12,7 @@
 #include "core/base/json.h"
 #include "core/base/progress.h"
 #include "core/base/str.h"
-#include "core/ckpt/ckpt.h"
+#include "core/ckpt/local.h"
 #include "core/convert/convert.h"
 
 #include <inttypes.h>
@@ -40,6 +40,18 @@ static const char *const states[] = {
     [TERN_CKPT_BAD] = "bad",
     [TERN_CKPT_TEMP] = "unfinished",
 };
+
+/* A line of the list. */
+struct row {
+    struct tern_ckpt_entry *e;
+    size_t here, of; /* of a node's part of a local checkpoint: shards there, and all; of 0: it is
+                        none */
+};
+
+static const char *state_of(const struct row *r)
+{
+    return r->of ? "part" : states[r->e->state];
+}
 
 enum { COLUMNS = 7 };
 static const struct {
@@ -77,8 +89,9 @@ static int parse_format(const char *format, int order[COLUMNS], int *n, struct t
     return rc;
 }
 
-static void cell(const struct tern_ckpt_entry *e, int column, bool people, char *to, size_t n)
+static void cell(const struct row *r, int column, bool people, char *to, size_t n)
 {
+    const struct tern_ckpt_entry *e = r->e;
     bool good = e->state == TERN_CKPT_GOOD;
 
     *to = '\0';
@@ -87,7 +100,7 @@ static void cell(const struct tern_ckpt_entry *e, int column, bool people, char 
         snprintf(to, n, "%" PRIu64, e->step);
         break;
     case 1:
-        snprintf(to, n, "%s", states[e->state]);
+        snprintf(to, n, "%s", state_of(r));
         break;
     case 2:
         if (good && people)
@@ -98,6 +111,8 @@ static void cell(const struct tern_ckpt_entry *e, int column, bool people, char 
     case 3:
         if (good)
             snprintf(to, n, "%u", e->shards);
+        else if (r->of)
+            snprintf(to, n, "%zu/%zu", r->here, r->of);
         break;
     case 4:
         if (good)
@@ -112,25 +127,26 @@ static void cell(const struct tern_ckpt_entry *e, int column, bool people, char 
     }
 }
 
-static void print_row(const struct tern_ckpt_entry *e, const int *order, int n)
+static void print_row(const struct row *r, const int *order, int n)
 {
     char text[4200];
 
     for (int i = 0; i < n; i++) {
         const char *gap = i + 1 == n ? "\n" : ls.parsable ? "|" : "  ";
         int width = ls.parsable || i + 1 == n ? 0 : columns[order[i]].width;
-        if (e)
-            cell(e, order[i], !ls.parsable, text, sizeof text);
+        if (r)
+            cell(r, order[i], !ls.parsable, text, sizeof text);
         else
             snprintf(text, sizeof text, "%s", columns[order[i]].name);
         printf("%*s%s", width, text, gap);
     }
 }
 
-static json_t *entry_json(const struct tern_ckpt_entry *e)
+static json_t *row_json(const struct row *r)
 {
+    const struct tern_ckpt_entry *e = r->e;
     char when[32];
-    json_t *j = json_pack("{s:I,s:s,s:s}", "step", (json_int_t)e->step, "state", states[e->state],
+    json_t *j = json_pack("{s:I,s:s,s:s}", "step", (json_int_t)e->step, "state", state_of(r),
                           "path", e->path);
 
     if (e->state == TERN_CKPT_GOOD) {
@@ -140,9 +156,31 @@ static json_t *entry_json(const struct tern_ckpt_entry *e)
                             json_string(tern_clock_iso8601(when, sizeof when, e->wall_ns)));
         json_object_set_new(j, "digest", json_string(e->digest));
     }
+    if (r->of) {
+        json_object_set_new(j, "shards", json_integer((json_int_t)r->of));
+        json_object_set_new(j, "shards_here", json_integer((json_int_t)r->here));
+    }
     if (e->why)
         json_object_set_new(j, "why", json_string(e->why));
     return j;
+}
+
+/* [n], to be freed.  A node's part lacks files, and is not broken for that. */
+static struct row *make_rows(struct tern_ckpt_entry *list, size_t n, struct tern_err *err)
+{
+    struct row *rows = tern_alloc(n + 1, sizeof *rows, "list of checkpoints", err);
+
+    for (size_t i = 0; rows && i < n; i++) {
+        struct row *r = &rows[i];
+        r->e = &list[i];
+        if (list[i].state != TERN_CKPT_BROKEN ||
+            !tern_ckpt_local_count(list[i].path, &r->here, &r->of))
+            continue;
+        free(list[i].why);
+        list[i].why = tern_strf("%s: is one node's part (%zu of %zu shards) of a local checkpoint",
+                                list[i].path, r->here, r->of);
+    }
+    return rows;
 }
 
 static int ls_run(int n_args, char **args, struct tern_err *err)
@@ -161,21 +199,25 @@ static int ls_run(int n_args, char **args, struct tern_err *err)
                             dir);
     if (tern_ckpt_list(dir, &list, &n, err) < 0)
         return -1;
-    if (ls.json) {
+    struct row *rows = make_rows(list, n, err);
+    if (!rows) {
+        rc = -1;
+    } else if (ls.json) {
         json_t *all = json_array();
         for (size_t i = 0; i < n; i++)
-            json_array_append_new(all, entry_json(&list[i]));
+            json_array_append_new(all, row_json(&rows[i]));
         rc = tern_json_print(stdout, all, err);
         json_decref(all);
     } else {
         if (!ls.no_header)
             print_row(NULL, order, cols);
         for (size_t i = 0; i < n; i++)
-            print_row(&list[i], order, cols);
+            print_row(&rows[i], order, cols);
         for (size_t i = 0; i < n; i++)
             if (list[i].why)
                 fprintf(stderr, "tern ckpt: %s\n", list[i].why);
     }
+    free(rows);
     tern_ckpt_list_free(list, n);
     return rc;
 }
@@ -198,7 +240,8 @@ static const struct tern_cmd ls_cmd = {
     .summary = "list the checkpoints in a folder",
     .about = "A checkpoint is good when its manifest and the sizes of all files verify, and broken "
              "when they do not. It is bad when a run refused it (.bad-K), and unfinished while a "
-             "run writes it, or when the writer died. The default DIR is `checkpoints`.",
+             "run writes it, or when the writer died. In a node's folder of checkpoint.local it is "
+             "a part: that node's shards of it. The default DIR is `checkpoints`.",
     .examples = "  tern ckpt ls\n  tern ckpt ls -nP -o step,path run1/checkpoints\n",
     .opts = ls_opts,
     .run = ls_run,

@@ -52,6 +52,13 @@ is "$(echo "$nodes" | wc -l)" 2 "each node has a folder of its own in it"
 is "$(for n in $nodes; do steps_in "local/$run_id/$n"; done)" "4 6 4 6 " "the last two steps stay on each node"
 is "$(ls local/*/*/step-00000006/shard-* | wc -l) $(ls -d local/*/*/step-00000006/manifest.json | wc -l)" "4 2" "each rank's shard is on its own node, and the manifest on each"
 is "$(cat local/*/*/step-00000006/manifest.json checkpoints/step-00000006/manifest.json | sort -u | wc -l)" 2 "the manifest is the same on each node and in checkpoint.dir"
+run tern ckpt ls -P -n -o step,state,shards "local/$run_id/$node"; status 0 "a node's folder is listed"
+is "$(cat out)" "4|part|2/4
+6|part|2/4" "each checkpoint there is a part of one, with two of four shards"
+err_has "step-00000006: is one node's part (2 of 4 shards) of a local checkpoint" "it is told what a part is"
+is "$(cd "local/$run_id/$node" && tern ckpt ls --json . 2>/dev/null | grep -c '"shards_here": 2')" 2 "JSON has the number of a part's shards, too"
+cp -a checkpoints lacking; rm lacking/step-00000006/shard-00001*; run tern ckpt ls -P -n -o step,state lacking
+has out "6|broken" "in a folder of all ranks a checkpoint that lacks a shard is broken"; rm -r lacking
 is "$(stat -c %a "local/$run_id/$node")" 700 "no other user reads them"
 cp -a local saved-local; cp -a checkpoints saved; cp -a stop saved-stop
 back() { rm -rf local checkpoints stop; cp -a saved-local local; cp -a saved checkpoints; cp -a saved-stop stop; }

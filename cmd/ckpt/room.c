@@ -294,10 +294,12 @@ static int find_best(const char *dir, int64_t *ret_step, struct tern_err *err)
 static int prune_run(int n_args, char **args, struct tern_err *err)
 {
     const char *dir = n_args ? args[0] : "checkpoints";
+    struct tern_err why = {0};
     struct freed freed = {0};
     struct tern_ckpt_prune_how how = {.keep = (unsigned)prune.keep,
                                       .keep_every = (uint64_t)prune.keep_every,
                                       .dry_run = prune.dry_run,
+                                      .later = !prune.dry_run,
                                       .stop = &stopped,
                                       .each = tell,
                                       .ctx = &freed};
@@ -324,7 +326,11 @@ static int prune_run(int n_args, char **args, struct tern_err *err)
     int rc = find_best(dir, &how.best, err);
     if (rc == 0)
         rc = tern_ckpt_prune(dir, &how, /* removed= */ NULL, err);
-    tern_ckpt_lease_withdraw(how.lease);
+    tern_ckpt_lease_withdraw(how.lease); /* a run may begin while files are deleted */
+    if (!prune.dry_run && tern_ckpt_empty_trash(dir, &stopped, &why) < 0 && rc == 0) {
+        *err = why;
+        rc = -1;
+    }
     if (rc < 0 && stopped) {
         fprintf(stderr, "tern ckpt: %s\n", err->text);
         return 128 + stopped;

@@ -96,7 +96,8 @@ static void count(void *ctx, const char *path, enum tern_ckpt_state state)
     ++*(unsigned *)ctx;
 }
 
-/* By the rules of `tern ckpt prune`, with all good checkpoints kept, and under the same lease. */
+/* By the rules of `tern ckpt prune`, with all good checkpoints kept, and under the same lease,
+ * which is not held for as long as deleting takes: a run may begin meanwhile. */
 static void sweep_checkpoints(struct tally *t, const char *dir)
 {
     unsigned n = 0;
@@ -109,6 +110,7 @@ static void sweep_checkpoints(struct tally *t, const char *dir)
     how.each = tell_checkpoint;
     how.ctx = t;
     how.dry_run = !gc.go;
+    how.later = gc.go;
     if (gc.go &&
         tern_ckpt_lease_acquire(dir, /* attempt= */ 0, "tern ledger gc", &how.lease, &why) < 0) {
         tell(t, &(struct tern_ledger_garbage){dir, 0, "unfinished checkpoints", why.text});
@@ -117,6 +119,8 @@ static void sweep_checkpoints(struct tally *t, const char *dir)
     if (tern_ckpt_prune(dir, &how, /* removed= */ NULL, &why) < 0)
         failed(t, &why);
     tern_ckpt_lease_withdraw(how.lease);
+    if (gc.go && tern_ckpt_empty_trash(dir, &stopped, &why) < 0)
+        failed(t, &why);
 }
 
 /* ".NAME.RUN.trash": of retention of external checkpoints, whose supervisor has ended. */

@@ -434,6 +434,8 @@ static int remove_at(int parent, const char *name, dev_t device, const char *pat
         return tern_err_set(err, TERN_FAILED, "%s: is a mount; not removed", path);
     int fd = TERN_AGAIN(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd < 0 && errno == ENOENT) /* another process removes it, too */
+        return 0;
     if (!d) {
         tern_err_sys(err, "%s: cannot open folder", path);
         if (fd >= 0)

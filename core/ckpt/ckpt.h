@@ -451,6 +451,7 @@ struct tern_ckpt_prune_how {
     const char *kept;                  /* and the one of this path, DIR/step-N; NULL: none */
     struct tern_ckpt_lease *lease;     /* NULL: no fence (tools and tests) */
     bool dry_run;                      /* nothing is removed, and no lease asked for */
+    bool later;                        /* what goes is renamed alone, for tern_ckpt_empty_trash */
     const volatile sig_atomic_t *stop; /* not 0: nothing more is removed (Ctrl-C); NULL: never */
     /* Each that goes, before it does, and what it is: GOOD, TEMP (a writer died), or BROKEN (half
      * deleted); NULL: not told. */
@@ -466,5 +467,9 @@ struct tern_ckpt_prune_how {
  * be NULL): checkpoints, also on an error. */
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err);
+/* Deletes the trash in `dir`, which takes long and needs no lease: a run may begin there meanwhile.
+ * What a kill leaves goes with the next one.  A signal sets *stop, and ends it; one that came
+ * before does not: what was told is to go. */
+int tern_ckpt_empty_trash(const char *dir, volatile sig_atomic_t *stop, struct tern_err *err);
 
 #endif

@@ -14,7 +14,7 @@
 
 /* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
  */
-static int retire(const char *dir, const char *name, struct tern_err *err)
+static int retire(const char *dir, const char *name, bool later, struct tern_err *err)
 {
     uint32_t r;
 
@@ -26,7 +26,7 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
         rc = tern_fs_sync_dir(dir, err);
     if (rc == 0) {
         TERN_AGAIN(unlink(manifest));
-        rc = tern_fs_remove_tree(to, err);
+        rc = later ? 0 : tern_fs_remove_tree(to, err);
     }
     free(manifest);
     free(from);
@@ -74,7 +74,7 @@ static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, s
             continue;
         char *path = tern_fs_join(dir, e->d_name);
         rc = may_go(path, TERN_CKPT_BROKEN, how, all->err);
-        if (rc == 0 && !how->dry_run)
+        if (rc == 0 && !how->dry_run && !how->later)
             removed_one(all, tern_fs_remove_tree(path, &why), &why);
         free(path);
     }
@@ -165,6 +165,7 @@ int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsi
         tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
     choose(dir, names, n, how);
+    rc = empty_trash(dir, how, &all); /* before there is more of it, which is told by its name */
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct tern_ckpt_name *m = &names[i];
         const bool old_temp = m->state == TERN_CKPT_TEMP && m->attempt < attempt;
@@ -175,16 +176,30 @@ int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsi
         free(path);
         if (rc < 0)
             break;
-        const int one = how->dry_run ? 0 : retire(dir, m->text, &why);
+        const int one = how->dry_run ? 0 : retire(dir, m->text, how->later, &why);
         removed_one(&all, one, &why);
         gone += one == 0 && !old_temp;
     }
     tern_ckpt_names_free(names, n);
-    if (rc == 0)
-        rc = empty_trash(dir, how, &all);
     if (rc < 0 || all.rc < 0)
         return -1;
     if (removed)
         *removed = gone;
     return 0;
+}
+
+int tern_ckpt_empty_trash(const char *dir, volatile sig_atomic_t *stop, struct tern_err *err)
+{
+    const struct tern_ckpt_prune_how how = {.stop = stop};
+    const sig_atomic_t before = *stop;
+    struct removal all = {.err = err};
+
+    *stop = 0;
+    const int rc = empty_trash(dir, &how, &all) == 0 && all.rc == 0 ? 0 : -1;
+    if (*stop)
+        tern_err_set(err, TERN_FAILED,
+                     "interrupted; what is left in %s/.trash-* goes with the next one", dir);
+    else
+        *stop = before;
+    return rc;
 }

@@ -23,6 +23,7 @@ struct bench_torch {
     pid_t pid;
     FILE *to, *from;
     char name[64], setting[256];
+    bool compiles;
     double peak;
 };
 
@@ -36,6 +37,11 @@ const char *bench_torch_name(const struct bench_torch *t)
 const char *bench_torch_setting(const struct bench_torch *t)
 {
     return t->setting;
+}
+
+bool bench_torch_compiles(const struct bench_torch *t)
+{
+    return t->compiles;
 }
 
 double bench_torch_peak_bytes(const struct bench_torch *t)
@@ -79,15 +85,19 @@ static void tune(void)
     free(path);
 }
 
-static void describe_setting(struct bench_torch *t, bool tuned)
+static void describe_setting(struct bench_torch *t, const struct bench_torch_mode *mode)
 {
-    if (!tuned)
-        snprintf(t->setting, sizeof t->setting, "as shipped");
+    const char *compiled = mode->compiled ? "; compiled" : "",
+               *autocast = mode->autocast ? "; bf16 autocast" : "";
+
+    if (!mode->tuned)
+        snprintf(t->setting, sizeof t->setting, "as shipped%s%s", compiled, autocast);
     else
         snprintf(t->setting, sizeof t->setting,
-                 "tuned: OpenBLAS for %s, OpenMP; %s; fused attention", tern_tensor_core(),
+                 "tuned: OpenBLAS for %s, OpenMP; %s; fused attention%s%s", tern_tensor_core(),
                  keeps_pages() ? "tcmalloc that keeps its pages"
-                               : "glibc's malloc, which is slower than libtcmalloc-minimal4's");
+                               : "glibc's malloc, which is slower than libtcmalloc-minimal4's",
+                 compiled, autocast);
 }
 
 static void run_child(const int to[2], const int from[2], const struct bench_torch_options *o,
@@ -100,9 +110,11 @@ static void run_child(const int to[2], const int from[2], const struct bench_tor
     dup2(from[1], STDOUT_FILENO);
     snprintf(n, sizeof n, "%d", o->threads);
     setenv("OMP_NUM_THREADS", n, 1);
-    if (o->tuned)
+    if (o->mode.tuned)
         tune();
-    execlp(o->python, o->python, script, model, o->tuned ? "fused" : "eager", (char *)NULL);
+    execlp(o->python, o->python, script, model, o->mode.tuned ? "fused" : "eager",
+           o->mode.compiled ? "compile" : "plain", o->mode.autocast ? "autocast" : "fp32",
+           (char *)NULL);
     fprintf(stderr, "%s: %s\n", o->python, strerror(errno));
     _exit(127);
 }
@@ -125,7 +137,8 @@ static void explain_end(struct bench_torch *t, struct tern_err *err)
     else
         tern_err_set(err, TERN_FAILED,
                      "--peer torch: PyTorch ended; its output stands above. It needs python3 with "
-                     "torch (Debian: apt-get install python3-torch)");
+                     "torch (pip install torch in a virtual environment; Debian: apt-get install "
+                     "python3-torch)");
 }
 
 /* One line of JSON from the script; a new reference. */
@@ -152,6 +165,7 @@ static int greet(struct bench_torch *t, struct tern_err *err)
         return -1;
     snprintf(t->name, sizeof t->name, "PyTorch %s",
              json_string_value(json_object_get(j, "version")));
+    t->compiles = json_is_true(json_object_get(j, "compiles"));
     json_decref(j);
     return 0;
 }
@@ -185,7 +199,7 @@ static int start(struct bench_torch *t, const struct bench_torch_options *o, con
     t->to = fdopen(to[1], "w");
     t->from = fdopen(from[0], "r");
     signal(SIGPIPE, SIG_IGN);
-    describe_setting(t, o->tuned);
+    describe_setting(t, &o->mode);
     return greet(t, err);
 }
 

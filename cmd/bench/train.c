@@ -30,7 +30,7 @@ enum {
     WARM = 2, /* steps not counted: memory is faulted in, PyTorch's caches fill */
     STEPS_MAX = 1000,
     SQUARE = 2048, /* of the product that is the limit; 17 GFLOP, 48 MiB: far beyond the caches */
-    PEERS = 2,
+    PEERS = 4,
     ALL_MAX = PEERS * STEPS_MAX,
     LORA_MAX = 1024,
 };
@@ -53,6 +53,7 @@ struct bench {
     tern_real *squares; /* three of SQUARE x SQUARE */
     struct peer peers[PEERS];
     int n_peers;
+    bool compiles; /* the PyTorch that is there has torch.compile */
     double peak;
     int64_t n; /* steps of ours that were measured: `steps` beside each peer */
     double phases[BENCH_PHASES][ALL_MAX];
@@ -152,13 +153,14 @@ static int open_full(struct bench *b, struct peer *p, struct tern_err *err)
     return 0;
 }
 
-static int open_torch(struct bench *b, struct peer *p, bool tuned, struct tern_err *err)
+static int open_torch(struct bench *b, struct peer *p, const struct bench_torch_mode *mode,
+                      struct tern_err *err)
 {
     const struct bench_torch_options o = {.config = &b->size->c,
                                           .B = b->size->B,
                                           .T = b->size->T,
                                           .threads = tern_tensor_threads(),
-                                          .tuned = tuned,
+                                          .mode = *mode,
                                           .python = python,
                                           .script = script_text};
 
@@ -225,18 +227,20 @@ static int series(struct bench *b, struct peer *p, struct tern_err *err)
     return limit(b, &b->after[b->n - 1], err);
 }
 
-/* In turns with one peer, which is there no longer than that. */
-static int beside(struct bench *b, const char *whose, struct tern_err *err)
+/* In turns with one peer, which is there no longer than that.  `mode`: of PyTorch; NULL: we make
+ * the step of all weights. */
+static int beside(struct bench *b, const struct bench_torch_mode *mode, struct tern_err *err)
 {
     struct peer *p = &b->peers[b->n_peers++];
-    bool full = strcmp(whose, "full") == 0;
 
     p->first = b->n;
-    int rc = full ? open_full(b, p, err) : open_torch(b, p, strcmp(whose, "tuned") == 0, err);
+    int rc = mode ? open_torch(b, p, mode, err) : open_full(b, p, err);
     if (rc == 0)
         rc = series(b, p, err);
-    if (p->torch)
+    if (p->torch) {
         p->peak = bench_torch_peak_bytes(p->torch);
+        b->compiles = bench_torch_compiles(p->torch);
+    }
     bench_torch_close(p->torch);
     bench_side_free(p->full);
     return rc;
@@ -245,13 +249,24 @@ static int beside(struct bench *b, const char *whose, struct tern_err *err)
 /* One peer after the other: two PyTorchs and we may be more than the machine can hold. */
 static int all_series(struct bench *b, struct tern_err *err)
 {
+    static const struct bench_torch_mode fp32[] = {
+        {.tuned = true}, {.tuned = true, .compiled = true}, {.tuned = false}};
+    static const struct bench_torch_mode bf16[] = {
+        {.tuned = true, .autocast = true},
+        {.tuned = true, .autocast = true, .compiled = true},
+        {.tuned = true, .compiled = true},
+        {.tuned = true}};
+    const struct bench_torch_mode *modes = b->options.bf16 ? bf16 : fp32;
+    const int n = (int)(b->options.bf16 ? sizeof bf16 / sizeof *bf16 : sizeof fp32 / sizeof *fp32);
+
     if (!peer_text)
         return series(b, NULL, err);
     if (strcmp(peer_text, "full") == 0)
-        return beside(b, "full", err);
-    if (beside(b, "tuned", err) < 0)
-        return -1;
-    return strcmp(peer_text, "torch-tuned") == 0 ? 0 : beside(b, "as shipped", err);
+        return beside(b, NULL, err);
+    for (int i = 0; i < (strcmp(peer_text, "torch-tuned") == 0 ? 1 : n); i++)
+        if ((!modes[i].compiled || b->compiles) && beside(b, &modes[i], err) < 0)
+            return -1;
+    return 0;
 }
 
 static double tokens_a_step(const struct bench *b)
@@ -334,7 +349,7 @@ static void print_peer(const json_t *peer)
 
 static void print_text(const json_t *j)
 {
-    const json_t *times = json_object_get(j, "seconds"), *peer;
+    const json_t *times = json_object_get(j, "seconds"), *peer, *best = NULL;
     size_t i;
 
     printf("%s, %s by %s: %" JSON_INTEGER_FORMAT
@@ -355,7 +370,14 @@ static void print_text(const json_t *j)
            100 * real(j, "share"), real(j, "peak_bytes") / (1 << 20));
     for (int p = 0; p < BENCH_PHASES; p++)
         printf("%-10s %9.1f ms\n", phase_names[p], 1e3 * real(times, phase_names[p]));
-    json_array_foreach(json_object_get(j, "peers"), i, peer) print_peer(peer);
+    json_array_foreach(json_object_get(j, "peers"), i, peer)
+    {
+        print_peer(peer);
+        if (!best || real(peer, "ratio") < real(best, "ratio"))
+            best = peer;
+    }
+    if (i > 1)
+        printf("beside the best of these ours is %.2f x as fast\n", real(best, "ratio"));
 }
 
 static int report(const struct bench *b, struct tern_err *err)
@@ -453,11 +475,10 @@ static int run(int n_args, char **args, struct tern_err *err)
                             peer_text);
     if (peer_text && strcmp(peer_text, "full") == 0 && !lora)
         return tern_err_set(err, TERN_USAGE, "--peer full: give the adapters' rank with --lora");
-    if (peer_text && strcmp(peer_text, "full") != 0 &&
-        (ranks > 1 || micro_batches > 1 || lora || strcmp(precision_text, "fp32")))
+    if (peer_text && strcmp(peer_text, "full") != 0 && (ranks > 1 || micro_batches > 1 || lora))
         return tern_err_set(err, TERN_USAGE,
                             "--peer torch: PyTorch makes the steps of one rank and micro-batch, of "
-                            "all weights and in fp32");
+                            "all weights");
     return ranks == 1 ? body(NULL, err) : bench_local((int)ranks, body, err);
 }
 
@@ -482,8 +503,9 @@ static const struct tern_opt options[] = {
     {"dora", 0, TERN_OPT_FLAG, .to.flag = &dora, .help = "adapters with magnitudes"},
     {"peer", 0, TERN_OPT_TEXT, "PEER", .to.text = &peer_text,
      .help =
-         "PyTorch makes the same steps in turns with us, tuned for this machine, then as shipped; "
-         "torch-tuned: only tuned; full, with --lora: we make the step of all weights"},
+         "PyTorch makes the same steps in turns with us, in one of its ways after the other: tuned "
+         "for this machine, compiled, as shipped, with --precision bf16 by autocast; torch-tuned: "
+         "in the first way alone; full, with --lora: we make the step of all weights"},
     {"peer-python", 0, TERN_OPT_TEXT, "PROGRAM", "/usr/bin/python3", .to.text = &python,
      .help = "the Python that has torch"},
     {"peer-script", 0, TERN_OPT_TEXT, "FILE", .to.text = &script_text,
@@ -504,6 +526,7 @@ const struct tern_cmd bench_train = {
              "are medians; `peak` is the most that was resident.",
     .examples = "tern bench train --size M\n"
                 "tern bench train --peer torch --json\n"
+                "tern bench train --precision bf16 --peer torch --peer-python venv/bin/python\n"
                 "tern bench train --ranks 2 --micro-batches 4\n"
                 "tern bench train --size L --lora 16 --precision bf16\n"
                 "tern bench train --size M --lora 8 --peer full",

@@ -1,9 +1,11 @@
 """PyTorch's side of `tern bench train --peer torch`: a Llama training step for each line on stdin.
 
-usage: train_torch.py MODEL ATTENTION     MODEL: JSON; ATTENTION: fused | eager
+usage: train_torch.py MODEL ATTENTION GRAPH PRECISION
 
-A step is forward, cross entropy, backward, clipping by the global norm, AdamW: all in fp32, on random
-tokens.  Prints {"version", "peak_bytes"} once ready, then {"seconds", "loss", "peak_bytes"} a step.
+MODEL: JSON; ATTENTION: fused | eager; GRAPH: plain | compile; PRECISION: fp32 | autocast.  A step is
+forward, cross entropy, backward, clipping by the global norm, AdamW, on random tokens; parameters and
+optimizer are in fp32.  Prints {"version", "compiles", "peak_bytes"} once ready, then {"seconds", "loss",
+"peak_bytes"} a step.  PyTorch compiles in the first step.
 """
 import json
 import math
@@ -107,11 +109,14 @@ def say(**values):
     print(json.dumps(values), flush=True)
 
 
-say(version=torch.__version__)
+forward = torch.compile(model) if sys.argv[3] == "compile" else model
+AUTOCAST = sys.argv[4] == "autocast"
+say(version=torch.__version__, compiles=hasattr(torch, "compile"))
 for _ in sys.stdin:
     began = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    loss = model(ids[:, :-1], ids[:, 1:])
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=AUTOCAST):
+        loss = forward(ids[:, :-1], ids[:, 1:])
     loss.backward()
     nn.utils.clip_grad_norm_(params, 1.0)
     optimizer.step()

@@ -55,6 +55,13 @@ number '.steps == 2 and ([.peers[] | (.ratio * 64 / .beside_tokens_per_second - 
 number '.peers[0].beside_tokens_per_second != .peers[1].beside_tokens_per_second' "each peer has steps of ours beside it"
 number '[.peers[] | .share > 0 and .share < .gflops] | all' "each peer has a share of the limit"
 number '.peers[0].memory_ratio < 0.01' "a peer has a ratio of memory"
+{ echo 'echo "$2 $3 $4" >>modes'; sed 's/peak_bytes\\": 1}/peak_bytes\\": 1, \\"compiles\\": true}/' fake; } >newer
+run tern bench train --size tiny --steps 1 --peer torch --peer-python bash --peer-script newer; status 0 "a PyTorch that compiles"
+is "$(paste -sd, modes)" "fused plain fp32,fused compile fp32,eager plain fp32" "in fp32: tuned, compiled, as shipped"
+grep -q '^beside the best of these ours is [0-9.]* x as fast$' out; ok $? "and the best of them is told" || cat out
+rm modes; run tern bench train --size tiny --steps 1 --precision bf16 --peer torch --peer-python bash --peer-script newer; status 0 "bf16 beside PyTorch"
+is "$(paste -sd, modes)" "fused plain autocast,fused compile autocast,fused compile fp32,fused plain fp32" "in bf16: autocast and not, each compiled and not"
+out_has 'fused attention; compiled; bf16 autocast: tokens/s'
 cat >alone <<'S'
 mkdir one || exit 1
 echo '{"version": "alone", "peak_bytes": 1}'
@@ -79,7 +86,6 @@ run tern bench train --peer jax; status 2; err_has "'jax' is not torch"
 run tern bench train --peer full; status 2; err_has 'with --lora'
 run tern bench train --peer torch --ranks 2; status 2; err_has 'one rank'
 run tern bench train --peer torch --lora 8; status 2; err_has 'all weights'
-run tern bench train --peer torch --precision bf16; status 2; err_has 'in fp32'
 run tern bench train --precision fp16; status 2; err_has "'fp16' is not fp32 or bf16"
 run tern bench train --lora 2000; status 2; err_has 'from 1 to 1024'
 run tern bench train --dora; status 2; err_has 'rank with --lora'

@@ -183,6 +183,16 @@ static int add_pair(int fd, const char *name, const uint8_t mac[6], const uint8_
     return ask(fd, &m);
 }
 
+static int remove_link(int fd, const char *name)
+{
+    struct message m;
+    struct ifinfomsg i = {0};
+
+    begin(&m, RTM_DELLINK, 0, &i, sizeof i);
+    put(&m, IFLA_IFNAME, name, strlen(name) + 1);
+    return ask(fd, &m);
+}
+
 static void write_sysctl(const char *path, const char *value)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -235,12 +245,11 @@ int tern_vcluster_net_link_node(int i, pid_t pid, struct tern_err *err)
     snprintf(name, sizeof name, "v%d", i);
     mac_of(mac, 0, i);
     mac_of(peer_mac, 1, i);
-    /* A node that was just cut off takes its old pair with it a few milliseconds later. */
-    for (int tries = 0; (rc = add_pair(fd, name, mac, peer_mac, pid)) < 0; tries++) {
-        if (errno != EEXIST || tries == 200)
-            break;
-        usleep(5000);
-    }
+    /* The kernel takes the pair of a node that was cut off away in its own time, which on a busy
+     * machine is seconds. */
+    rc = add_pair(fd, name, mac, peer_mac, pid);
+    if (rc < 0 && errno == EEXIST && (remove_link(fd, name) == 0 || errno == ENODEV))
+        rc = add_pair(fd, name, mac, peer_mac, pid);
     int index = rc == 0 ? (int)if_nametoindex(name) : 0;
     if (rc == 0)
         rc = add_route(fd, index, FIRST + (uint32_t)i, 32, 0, HEAD);

@@ -67,15 +67,21 @@ static void node_fill(struct tern_slurm_node *to, const node_info_t *from)
     to->gres = tern_slurm_text(from->gres);
     to->reason = tern_slurm_text(to->usable ? NULL : from->reason); /* newer Slurms keep old ones */
     to->features = tern_slurm_text(from->features);
+    to->sockets = from->sockets;
+    to->cores = from->cores;
+    to->threads = from->threads;
+    to->weight = from->weight;
+    to->future = base == NODE_STATE_FUTURE;
+    to->dynamic = from->node_state & (NODE_STATE_DYNAMIC_FUTURE | NODE_STATE_DYNAMIC_NORM);
 }
 
-int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
+static int load(uint16_t show, struct tern_slurm_nodes **nodes, struct tern_err *err)
 {
     node_info_msg_t *msg = NULL;
 
     if (tern_slurm_start(err) < 0)
         return -1;
-    if (slurm_load_node(0, &msg, SHOW_ALL) != SLURM_SUCCESS)
+    if (slurm_load_node(0, &msg, show) != SLURM_SUCCESS)
         return tern_slurm_fail(err, "ask Slurm for its nodes", 0);
     struct tern_slurm_nodes *all = tern_alloc(1, sizeof *all, "nodes", err);
     if (all)
@@ -91,6 +97,16 @@ int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
     slurm_free_node_info_msg(msg);
     *nodes = all;
     return 0;
+}
+
+int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
+{
+    return load(SHOW_ALL, nodes, err);
+}
+
+int tern_slurm_nodes_load_all(struct tern_slurm_nodes **nodes, struct tern_err *err)
+{
+    return load(SHOW_ALL | SHOW_FUTURE, nodes, err);
 }
 
 int tern_slurm_nodes_count_max(int64_t *most, struct tern_err *err)

@@ -96,3 +96,10 @@ void tern_slurm_release_conf_free(slurm_conf_t *conf)
     slurm_free_ctl_conf(conf);
 #endif
 }
+
+/* Since 23.11 slurmctld starts anew for it, beside the one that runs, which goes on where the new
+ * one cannot.  Earlier ones compare the names, and end. */
+bool tern_slurm_release_takes_nodes(int release)
+{
+    return release >= 2311;
+}

@@ -3,6 +3,7 @@
 #define TERN_SLURM_RELEASE_H
 
 #include <slurm/slurm.h>
+#include <stdbool.h>
 
 /* Return values as of the functions of libslurm behind them: SLURM_SUCCESS, or another value and
  * errno.  The caller frees loaded messages by libslurm's functions, and by release_conf_free(). */
@@ -19,5 +20,7 @@ void tern_slurm_release_desc_set_job(job_desc_msg_t *desc, uint32_t job);
 /* The user on whose behalf a node's reason is set; newer releases take it from the credential. */
 void tern_slurm_release_node_set_user(update_node_msg_t *msg, uid_t uid);
 void tern_slurm_release_conf_free(slurm_conf_t *conf); /* or NULL */
+/* Of a controller, by its release as 100 * year + month: see tern_slurm_reconfigure_takes_nodes. */
+bool tern_slurm_release_takes_nodes(int release);
 
 #endif

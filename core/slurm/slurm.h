@@ -131,9 +131,13 @@ struct tern_slurm_node {
     bool down;      /* gone: down, or it does not answer */
     uint32_t cpus;
     uint64_t memory_mib;
-    char *gres;     /* "neuron:16"; "" when there is none */
-    char *reason;   /* "" when there is none */
-    char *features; /* "static,trn1.32xlarge"; "" when there are none */
+    char *gres;                  /* "neuron:16"; "" when there is none */
+    char *reason;                /* "" when there is none */
+    char *features;              /* "static,trn1.32xlarge"; "" when there are none */
+    int sockets, cores, threads; /* cores a socket, threads a core */
+    int64_t weight;
+    bool future;  /* FUTURE: known, and nothing waits for it */
+    bool dynamic; /* it came by itself (slurmd -Z), and stands in no file */
 };
 
 struct tern_slurm_nodes {
@@ -141,7 +145,9 @@ struct tern_slurm_nodes {
     struct tern_slurm_node *node; /* in slurm.conf's order */
 };
 
+/* The second has FUTURE nodes, too. */
 int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err);
+int tern_slurm_nodes_load_all(struct tern_slurm_nodes **nodes, struct tern_err *err);
 /* How many nodes the cluster can have: all known ones (also down, powered down and FUTURE), or
  * slurm.conf's MaxNodeCount where dynamic nodes may come. */
 int tern_slurm_nodes_count_max(int64_t *most, struct tern_err *err);
@@ -187,6 +193,43 @@ enum tern_slurm_node_change {
  * is needed. */
 int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,
                            struct tern_err *err);
+
+/* ------------------------------------------------------------------ partitions */
+
+struct tern_slurm_partition {
+    char *name;
+    char **nodes; /* NULL-ended */
+    size_t n_nodes;
+    int64_t max_time_s;             /* 0: no limit */
+    bool is_default, up, exclusive; /* State=UP; OverSubscribe=EXCLUSIVE */
+};
+
+struct tern_slurm_partitions {
+    size_t n;
+    struct tern_slurm_partition *partition;
+};
+
+/* All of them, hidden ones too. */
+int tern_slurm_partitions_load(struct tern_slurm_partitions **partitions, struct tern_err *err);
+void tern_slurm_partitions_free(struct tern_slurm_partitions *partitions);
+
+/* ------------------------------------------------------------------ the configuration */
+
+/* Have slurmctld read its configuration again (scontrol reconfigure), and the nodes' slurmd
+ * theirs.  For root and SlurmUser.  -1, too, where slurmctld ended over it. */
+int tern_slurm_reconfigure(struct tern_err *err);
+/* Does a slurmctld of that version ("22.05.8") take new names of nodes when it reads its
+ * configuration again?  Before 23.11 it ends over them, and takes them at its start only. */
+bool tern_slurm_reconfigure_takes_nodes(const char *version);
+/* Does libslurm read the file without a complaint?  It is read in a child, before any call that
+ * asks the controller.  TERN_USAGE with libslurm's words where it does not. */
+int tern_slurm_conf_try(const char *path, struct tern_err *err);
+
+/* Jobs that run on one of the nodes, or run or wait in one of the partitions: *n of them, the first
+ * few appended as "12 (RUNNING on n[1-2])". */
+int tern_slurm_jobs_describe(char *const *nodes, size_t n_nodes, char *const *partitions,
+                             size_t n_partitions, struct tern_buf *to, size_t *ret_n,
+                             struct tern_err *err);
 
 /* ------------------------------------------------------------------ topology */
 

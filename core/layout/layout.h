@@ -299,6 +299,10 @@ struct tern_layout_conf {
 /* Render for `local`.  -1 when the layout has errors.  Free with tern_layout_conf_free. */
 int tern_layout_render(const struct tern_layout *l, const struct tern_layout_local *local,
                        struct tern_layout_conf *conf, struct tern_err *err);
+/* The lines of its nodes and partitions alone, for a real cluster; `with_default`: the first
+ * partition is the default one.  -1 when the layout has errors. */
+int tern_layout_nodes_text(const struct tern_layout *l, bool with_default, struct tern_buf *to,
+                           struct tern_err *err);
 void tern_layout_conf_free(struct tern_layout_conf *conf);
 
 #endif

@@ -245,7 +245,7 @@ static void group_lines(struct tern_buf *b, const struct tern_layout *l,
     }
 }
 
-static void partition_line(struct tern_buf *b, const struct tern_layout_queue *q, bool first,
+static void partition_line(struct tern_buf *b, const struct tern_layout_queue *q, bool is_default,
                            const struct tern_layout_group *groups, size_t n)
 {
     const char *sep = "";
@@ -259,7 +259,7 @@ static void partition_line(struct tern_buf *b, const struct tern_layout_queue *q
             free(name);
         }
     }
-    tern_buf_printf(b, " MaxTime=INFINITE State=UP%s%s", first ? " Default=YES" : "",
+    tern_buf_printf(b, " MaxTime=INFINITE State=UP%s%s", is_default ? " Default=YES" : "",
                     q->exclusive ? " OverSubscribe=EXCLUSIVE" : "");
     settings(b, &q->custom, " ", "");
     tern_buf_puts(b, "\n");
@@ -383,6 +383,25 @@ static void topology(struct tern_buf *b, const struct tern_layout *l, bool yaml,
                     leaves.data ? leaves.data : "");
     tern_buf_free(&leaves);
     free(last);
+}
+
+int tern_layout_nodes_text(const struct tern_layout *l, bool with_default, struct tern_buf *to,
+                           struct tern_err *err)
+{
+    size_t n;
+    int port = 0;
+
+    if (tern_layout_usable(l, err) < 0)
+        return -1;
+    struct tern_layout_group *groups = tern_layout_groups(l, &n);
+    first_line(to, "nodes and partitions", l);
+    for (size_t i = 0; i < n; i++)
+        group_lines(to, l, &groups[i], /* c= */ NULL, &port);
+    tern_buf_puts(to, "\n");
+    for (size_t i = 0; i < l->n_queues; i++)
+        partition_line(to, &l->queues[i], with_default && i == 0, groups, n);
+    free(groups);
+    return tern_buf_check(to, "nodes and partitions", err);
 }
 
 int tern_layout_render(const struct tern_layout *l, const struct tern_layout_local *local,

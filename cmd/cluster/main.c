@@ -1,4 +1,5 @@
 /* tern cluster: layouts checked and rendered, and run as a virtual cluster on this machine. */
+#include "cmd/cluster/apply.h"
 #include "cmd/cluster/doctor.h"
 #include "cmd/cluster/layout.h"
 #include "cmd/cluster/smoke.h"
@@ -402,12 +403,13 @@ static const struct tern_cmd exec_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &check_cmd, &lint_cmd, &render_cmd, &up_cmd,   &status_cmd, &exec_cmd,  &node_cmd,
-        &break_cmd, &mend_cmd, &down_cmd,   &list_cmd, &doctor_cmd, &smoke_cmd, NULL,
+        &check_cmd,  &lint_cmd,   &render_cmd, &apply_cmd, &drift_cmd, &up_cmd,
+        &status_cmd, &exec_cmd,   &node_cmd,   &break_cmd, &mend_cmd,  &down_cmd,
+        &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
     };
     static const struct tern_cmd cmd = {
         .name = "cluster",
-        .summary = "check and render layouts, run them as a virtual cluster",
+        .summary = "check, render and apply layouts, run them as a virtual cluster",
         .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it "
                  "holds settings for tern alone: 'gres: {neuron: false}' leaves the Neuron devices "
                  "out of Slurm, 'virtual: {dynamic: N, idle_s: S}' starts N dynamic nodes at "

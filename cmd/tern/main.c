@@ -37,7 +37,7 @@ static const struct program programs[] = {
     {"logs", "print the output of a run's ranks, merged by time"},
     {"metric", "record a value from a workload's trainer"},
     {"administer", NULL},
-    {"cluster", "check and render layouts, run them as a virtual cluster"},
+    {"cluster", "check, render and apply layouts, run them as a virtual cluster"},
     {"health", "check nodes, drain the bad ones, have them replaced"},
     {"orphan", "queue a job again whose batch script's node does not answer"},
     {"link", "measure the links between nodes, for `tern health fabric`"},

@@ -33,6 +33,8 @@ static const struct {
     {"$XDG_CACHE_HOME/tern/blocks/", " data train eval ",
      "Blocks of objects that were read from s3:// and https:// (TERN_CACHE)."},
     {"$XDG_STATE_HOME/tern/cluster/NAME/", " cluster ", "The state of a virtual cluster."},
+    {"/etc/slurm/tern-nodes.conf, tern-nodes.conf.N", " cluster ",
+     "The nodes that `tern cluster apply` put into Slurm, and earlier ones."},
     {"/etc/slurm/plugstack.conf.d/tern.conf", " submit cluster health env ",
      "The line that has Slurm load the plugin."},
     {"PREFIX/lib/tern/tern_fabric_mpi.so", " fabric bench link train eval ",

@@ -26,7 +26,7 @@ int tern_slurm_partitions_load(struct tern_slurm_partitions **partitions, struct
 
     if (tern_slurm_start(err) < 0)
         return -1;
-    if (slurm_load_partitions(/* update_time= */ 0, &msg, SHOW_ALL) != SLURM_SUCCESS)
+    if (slurm_load_partitions(/* update_time= */ 0, &msg, SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS)
         return tern_slurm_fail(err, "ask Slurm for its partitions", 0);
     struct tern_slurm_partitions *all = tern_alloc(1, sizeof *all, "partitions", err);
     if (all)

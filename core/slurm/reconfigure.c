@@ -131,7 +131,7 @@ int tern_slurm_jobs_describe(char *const *nodes, size_t n_nodes, char *const *pa
 
     if (tern_slurm_start(err) < 0)
         return -1;
-    if (slurm_load_jobs(/* update_time= */ 0, &msg, SHOW_ALL) != SLURM_SUCCESS)
+    if (slurm_load_jobs(/* update_time= */ 0, &msg, SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS)
         return tern_slurm_fail(err, "ask Slurm for its jobs", 0);
     for (uint32_t i = 0; i < msg->record_count; i++) {
         const slurm_job_info_t *j = &msg->job_array[i];

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+const char tern_layout_price_month[] = "July 2026";
+
 static const struct tern_layout_instance types[] = {
     /* Trainium */
     {.name = "trn1.2xlarge",

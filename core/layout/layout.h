@@ -42,6 +42,9 @@ struct tern_layout_instance {
     double usd_hour; /* on demand, us-east-1 (trn2: us-east-2); 0: not known */
 };
 
+/* The month of the catalogue's prices: "July 2026". */
+extern const char tern_layout_price_month[];
+
 /* The row of `name`, or NULL. */
 const struct tern_layout_instance *tern_layout_instance(const char *name);
 /* The catalogue's name nearest to `name`, or NULL when none is near. */
@@ -144,7 +147,9 @@ struct tern_layout_storage {
     char *fsx_deployment, *fsx_medium, *fsx_compression; /* medium: SSD or HDD */
     char *fsx_others;                         /* its other keys, with commas between, or NULL */
     int64_t fsx_capacity_gib, fsx_throughput; /* MB/s of each TiB */
-    bool retained;                            /* DeletionPolicy: Retain */
+    bool existing; /* an id of any type's settings: it is there already */
+    bool retained; /* DeletionPolicy: Retain */
+    bool snapshot; /* DeletionPolicy: Snapshot, of EBS */
 };
 
 /* A finding of the lint. */

@@ -101,12 +101,14 @@ static void read_storage(struct tern_layout *l, const struct tern_yaml_node *lis
         const struct tern_yaml_node *m = tern_yaml_at(list, i);
         const char *dir = tern_layout_text(m, "MountDir");
         const struct tern_yaml_node *fsx = tern_layout_map(m, "FsxLustreSettings");
-        const char *policy = tern_layout_text(fsx, "DeletionPolicy");
+        char *type = text_of(m, "StorageType"), *key = tern_strf("%sSettings", type ? type : "");
+        const struct tern_yaml_node *settings = tern_layout_map(m, key);
+        const char *policy = tern_layout_text(settings, "DeletionPolicy");
         l->storage[l->n_storage++] = (struct tern_layout_storage){
             .line = tern_yaml_line(m),
             .name = text_of(m, "Name"),
             .mount_dir = dir ? mount_dir(dir) : NULL,
-            .type = text_of(m, "StorageType"),
+            .type = type,
             .fsx_id = text_of(fsx, "FileSystemId"),
             .fsx_deployment = text_of(fsx, "DeploymentType"),
             .fsx_medium = text_of(fsx, "StorageType"),
@@ -114,7 +116,12 @@ static void read_storage(struct tern_layout *l, const struct tern_yaml_node *lis
             .fsx_others = other_keys(fsx),
             .fsx_capacity_gib = tern_layout_int(fsx, "StorageCapacity", 0),
             .fsx_throughput = tern_layout_int(fsx, "PerUnitStorageThroughput", 0),
-            .retained = policy && strcmp(policy, "Retain") == 0};
+            .existing = tern_layout_text(settings, "FileSystemId") ||
+                        tern_layout_text(settings, "VolumeId") ||
+                        tern_layout_text(settings, "FileCacheId"),
+            .retained = policy && strcmp(policy, "Retain") == 0,
+            .snapshot = policy && strcmp(policy, "Snapshot") == 0};
+        free(key);
     }
 }
 

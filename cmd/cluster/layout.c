@@ -24,8 +24,7 @@ struct tern_layout *cluster_load_layout(const char *path, const char *vars, stru
     return l;
 }
 
-/* The same, but variables may be without a value: they stay in what is rendered. */
-static struct tern_layout *load_draft(const char *path, const char *vars, struct tern_err *err)
+struct tern_layout *cluster_load_draft(const char *path, const char *vars, struct tern_err *err)
 {
     struct tern_layout *l = tern_layout_load_with(path, vars, err);
 
@@ -169,7 +168,7 @@ static int run_render(int n, char **args, struct tern_err *err)
     if (read_release(render_release, &release, err) < 0)
         return -1;
     struct tern_layout *l = slurm ? cluster_load_layout(args[0], render_vars, err)
-                                  : load_draft(args[0], render_vars, err);
+                                  : cluster_load_draft(args[0], render_vars, err);
     if (!l)
         return -1;
     l->slurm_release = release;

@@ -11,6 +11,9 @@ extern const struct tern_cmd check_cmd, lint_cmd, render_cmd;
  * `vars`: the file of its variables, or NULL. */
 struct tern_layout *cluster_load_layout(const char *path, const char *vars, struct tern_err *err);
 
+/* The same, but variables may be without a value: they stay in what is rendered. */
+struct tern_layout *cluster_load_draft(const char *path, const char *vars, struct tern_err *err);
+
 /* The help of --vars. */
 extern const char cluster_vars_help[];
 

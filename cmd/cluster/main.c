@@ -2,6 +2,7 @@
 #include "cmd/cluster/apply.h"
 #include "cmd/cluster/doctor.h"
 #include "cmd/cluster/layout.h"
+#include "cmd/cluster/plan.h"
 #include "cmd/cluster/smoke.h"
 #include "cmd/cluster/trouble.h"
 #include "cmd/cmd.h"
@@ -403,9 +404,9 @@ static const struct tern_cmd exec_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &check_cmd,  &lint_cmd,   &render_cmd, &apply_cmd, &drift_cmd, &up_cmd,
-        &status_cmd, &exec_cmd,   &node_cmd,   &break_cmd, &mend_cmd,  &down_cmd,
-        &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
+        &check_cmd, &lint_cmd,   &render_cmd, &plan_cmd,  &apply_cmd, &drift_cmd,
+        &up_cmd,    &status_cmd, &exec_cmd,   &node_cmd,  &break_cmd, &mend_cmd,
+        &down_cmd,  &list_cmd,   &doctor_cmd, &smoke_cmd, NULL,
     };
     static const struct tern_cmd cmd = {
         .name = "cluster",

@@ -29,6 +29,8 @@ static const struct topic topics[] = {
     {"faults", NULL, NULL, "what happens when a rank, a node or a disk fails", topic_faults, 7},
     {"install", NULL, "topics: a site", "build, install, package, remove", topic_install, 7},
     {"site", "tern.yaml", NULL, "the keys of the site settings, tern.yaml", topic_site, 5},
+    {"layout", "cluster.yaml", NULL, "a cluster from its layout: here, in a Slurm, on AWS",
+     topic_layout, 7},
     {"checks", NULL, NULL, "the checks of nodes and of cluster layouts", topic_checks, 7},
     {"fabric", NULL, NULL, "networks, transports, algorithms, secrecy", topic_fabric, 7},
     {"environment", "variables", NULL, "the TERN_* variables", topic_environment, 7},

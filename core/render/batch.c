@@ -218,6 +218,84 @@ static void put_programs(struct tern_render *r, const struct batch *b)
     tern_buf_puts(&tern_render_add(r, "Dockerfile")->text, render_batch_Dockerfile);
 }
 
+/* One call of AWS Batch or EC2, in the form of create.sh and delete.sh. */
+static void put_call(struct tern_render *r, enum tern_render_phase phase, char *effect,
+                     const char *const call[4])
+{
+    const char *region = tern_render_value(r, "Region", r->layout->region);
+
+    TERN_RENDER_STEP(r, phase, effect, "aws", call[0], call[1], "--region", region, call[2],
+                     call[3]);
+}
+#define CALL(phase, effect, ...)                                                                   \
+    put_call(r, TERN_RENDER_##phase, effect, (const char *const[4]){__VA_ARGS__})
+
+static void put_removal(struct tern_render *r, const struct batch *b)
+{
+    const char *region = tern_render_value(r, "Region", r->layout->region);
+    const char *revision = tern_render_keep(r, tern_strf("%s:REVISION", b->name));
+
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, tern_strdup("its jobs end, and their nodes go"), "aws",
+                     "batch", "update-job-queue", "--region", region, "--job-queue", b->name,
+                     "--state", "DISABLED");
+    CALL(REMOVE, tern_strdup("when it is no longer UPDATING"), "batch", "delete-job-queue",
+         "--job-queue", b->name);
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, tern_strdup("when the queue is gone"), "aws", "batch",
+                     "update-compute-environment", "--region", region, "--compute-environment",
+                     b->name, "--state", "DISABLED");
+    CALL(REMOVE, tern_strdup("when it is no longer UPDATING"), "batch",
+         "delete-compute-environment", "--compute-environment", b->name);
+    CALL(REMOVE, tern_strdup("for each revision"), "batch", "deregister-job-definition",
+         "--job-definition", revision);
+    CALL(REMOVE, NULL, "ec2", "delete-launch-template", "--launch-template-name", b->name);
+    CALL(REMOVE, NULL, "ec2", "delete-placement-group", "--group-name", b->name);
+}
+
+/* As build.sh, create.sh, submit.sh and delete.sh take them. */
+static void put_steps(struct tern_render *r, const struct batch *b)
+{
+    const char *region = tern_render_value(r, "Region", r->layout->region);
+    const struct tern_layout_instance *t = b->nodes->type;
+
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, tern_strdup("an image in ECR, by its size and month"),
+                     "./build.sh", "PACKAGE");
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, NULL, "aws", "ec2", "create-placement-group", "--region",
+                     region, "--group-name", b->name, "--strategy", "cluster");
+    CALL(BUILD, NULL, "ec2", "create-launch-template", "--cli-input-json",
+         "file://launch-template.json");
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD,
+                     tern_strdup("create.sh makes DATA of ECS's newest image and node-setup.sh"),
+                     "aws", "ec2", "create-launch-template-version", "--region", region,
+                     "--launch-template-name", b->name, "--source-version", "1",
+                     "--launch-template-data", "DATA");
+    CALL(BUILD, NULL, "batch", "create-compute-environment", "--cli-input-json",
+         "file://compute-environment.json");
+    CALL(BUILD, tern_strdup("again, until its status is VALID"), "batch",
+         "describe-compute-environments", "--compute-environments", b->name);
+    CALL(BUILD, NULL, "batch", "register-job-definition", "--cli-input-json",
+         "file://job-definition.json");
+    CALL(BUILD, NULL, "batch", "create-job-queue", "--cli-input-json", "file://job-queue.json");
+    CALL(BUILD, tern_strdup("again, until its status is VALID"), "batch", "describe-job-queues",
+         "--job-queues", b->name);
+    TERN_RENDER_STEP(r, TERN_RENDER_USE,
+                     t->usd_hour > 0
+                         ? tern_strf("%.2f USD an hour for each node, while jobs run; %.2f for "
+                                     "all %d %s",
+                                     t->usd_hour, t->usd_hour * b->nodes->max, b->nodes->max,
+                                     t->name)
+                         : tern_strf("%s, while jobs run (price not known)", t->name),
+                     "./submit.sh", "NAME", "COMMAND");
+    put_removal(r, b);
+    tern_render_unpriced(r, "disks of nodes (EBS, %d GiB each), logs in CloudWatch, traffic",
+                         (int)DISK_GIB);
+    tern_render_leave(r, "images in repository %s (ECR)",
+                      tern_render_value(r, "ImageRepository", NULL));
+    tern_render_leave(r, "logs in CloudWatch, /aws/batch/job");
+    if (b->lustre)
+        tern_render_leave(r, "%s (FsxLustre): it is not the queue's, and stays",
+                          b->lustre->mount_dir);
+}
+
 static void say(struct tern_render *r, const struct batch *b)
 {
     const struct tern_layout *l = r->layout;
@@ -252,6 +330,7 @@ int tern_render_batch(struct tern_render *r, struct tern_err *err)
         tern_render_add_json(r, "job-definition.json", job_definition(r, &b), err) < 0)
         return -1;
     put_programs(r, &b);
+    put_steps(r, &b);
     say(r, &b);
     return 0;
 }

@@ -271,6 +271,38 @@ static json_t *stack(const struct tern_layout_storage *lustre)
                      outputs(lustre != NULL));
 }
 
+/* As create.sh and delete.sh take them. */
+static void put_steps(struct tern_render *r, const char *name, const char *region,
+                      const struct tern_layout_storage *lustre)
+{
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD,
+                     tern_strf("by the hour: NAT gateway, its public address%s",
+                               lustre ? ", FSx for Lustre" : ""),
+                     "aws", "cloudformation", "deploy", "--region", region, "--stack-name", name,
+                     "--template-file", "stack.json", "--capabilities", "CAPABILITY_IAM",
+                     "--no-fail-on-empty-changeset", "--parameter-overrides",
+                     "AvailabilityZone=ZONE");
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "cloudformation",
+                     "describe-stacks", "--region", region, "--stack-name", name, "--output",
+                     "json", ">outputs.json");
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, /* effect= */ NULL, "aws", "cloudformation",
+                     "delete-stack", "--region", region, "--stack-name", name);
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE,
+                     tern_strdup("gateway and address cost nothing any more"), "aws",
+                     "cloudformation", "wait", "stack-delete-complete", "--region", region,
+                     "--stack-name", name);
+    tern_render_unpriced(r, "NAT gateway, its public address, traffic through it");
+    tern_render_unpriced(r, "the bucket (S3)");
+    tern_render_leave(r, "the stack's bucket with its objects, which is always retained");
+    if (!lustre)
+        return;
+    tern_render_unpriced(
+        r, "%s: FsxLustre of %lld GiB", lustre->mount_dir,
+        (long long)(lustre->fsx_capacity_gib ? lustre->fsx_capacity_gib : DEFAULT_GIB));
+    if (lustre->retained)
+        tern_render_leave(r, "%s (FsxLustre): its DeletionPolicy is Retain", lustre->mount_dir);
+}
+
 int tern_render_cfn(struct tern_render *r, struct tern_err *err)
 {
     const struct tern_layout_storage *lustre = tern_render_lustre(r->layout);
@@ -288,6 +320,7 @@ int tern_render_cfn(struct tern_render *r, struct tern_err *err)
     f = tern_render_program(r, "delete.sh", render_cfn_delete_sh);
     tern_render_set(f, "name", name);
     tern_render_set(f, "region", region);
+    put_steps(r, name, region, lustre);
     tern_render_say(r, "create.sh ZONE > outputs.json makes stack %s; delete.sh takes it away",
                     name);
     tern_render_say(r, "outputs.json is for --vars: ${PublicSubnet}, ${PrivateSubnet}, "

@@ -133,6 +133,42 @@ static void put_programs(struct tern_render *r, const char *region)
     tern_render_set(f, "region", region);
 }
 
+/* As create.sh and delete.sh take them; where they ask until it is so, the question stands once. */
+static void put_steps(struct tern_render *r, const char *region)
+{
+    const char *name = tern_render_name(r), *bucket = tern_render_value(r, "Bucket", NULL);
+    const char *package = tern_render_package(r, "/");
+    const char *to = tern_render_keep(r, tern_strf("s3://%s/%s/lifecycle", bucket, name));
+    const struct tern_layout_storage *lustre = tern_render_lustre(r->layout);
+    char *nodes = tern_render_cost(r);
+
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "s3", "cp", "--region",
+                     region, "--only-show-errors", "PACKAGE", package);
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "s3", "cp", "--region",
+                     region, "--only-show-errors", "--recursive", "lifecycle", to);
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD,
+                     tern_strf("HyperPod's prices of ml.* instances. EC2's of the same: %s", nodes),
+                     "aws", "sagemaker", "create-cluster", "--region", region, "--cli-input-json",
+                     "file://cluster-config.json");
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, tern_strdup("again, until it says InService"), "aws",
+                     "sagemaker", "describe-cluster", "--region", region, "--cluster-name", name,
+                     "--query", "ClusterStatus", "--output", "text");
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, /* effect= */ NULL, "aws", "sagemaker",
+                     "delete-cluster", "--region", region, "--cluster-name", name);
+    TERN_RENDER_STEP(
+        r, TERN_RENDER_REMOVE,
+        tern_strdup("again, until it says ResourceNotFound: the nodes cost nothing any more"),
+        "aws", "sagemaker", "describe-cluster", "--region", region, "--cluster-name", name);
+    free(nodes);
+    tern_render_unpriced(r, "HyperPod's instances: the numbers above are EC2's");
+    tern_render_unpriced(r, "logs in CloudWatch, traffic, bucket %s (S3)", bucket);
+    tern_render_leave(r, "bucket %s: the package, lifecycle scripts, what jobs put there", bucket);
+    tern_render_leave(r, "logs in CloudWatch, /aws/sagemaker/Clusters/%s", name);
+    if (lustre)
+        tern_render_leave(r, "%s (FsxLustre): it is not the cluster's, and stays",
+                          lustre->mount_dir);
+}
+
 int tern_render_hyperpod(struct tern_render *r, struct tern_err *err)
 {
     const struct tern_layout *l = r->layout;
@@ -157,6 +193,7 @@ int tern_render_hyperpod(struct tern_render *r, struct tern_err *err)
                              parameters(r, workers, region), err) < 0)
         return -1;
     put_programs(r, region);
+    put_steps(r, region);
     tern_render_say(r, "create.sh [PACKAGE...] makes cluster %s; delete.sh takes it away",
                     tern_render_name(r));
     for (size_t i = 0; i < l->n_storage; i++)

@@ -34,6 +34,23 @@ const char *tern_render_keep(struct tern_render *r, char *text);
 /* A line for the user. */
 void tern_render_say(struct tern_render *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* One more step, of the NULL-ended `words`: each becomes a word of the shell, but not ">FILE".
+ * `effect`: taken over, or NULL. */
+void tern_render_step(struct tern_render *r, enum tern_render_phase phase, char *effect,
+                      const char *const *words);
+#define TERN_RENDER_STEP(r, phase, effect, ...)                                                    \
+    tern_render_step(r, phase, effect, (const char *const[]){__VA_ARGS__, NULL})
+/* A line of what still costs when all is taken away, and one of what has no price here. */
+void tern_render_leave(struct tern_render *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void tern_render_unpriced(struct tern_render *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* malloc'ed: the price of an hour of head node, login nodes and static nodes, and of the dynamic
+ * ones. */
+char *tern_render_cost(const struct tern_render *r);
+/* The layout's file systems and volumes: which cost, and which of them stay.  `there`: one that is
+ * not made for it; or NULL. */
+void tern_render_storage(struct tern_render *r, const struct tern_layout_storage *there);
 /* "2 nodes", "1 node". */
 const char *tern_render_count(struct tern_render *r, long n, const char *thing);
 

@@ -24,6 +24,38 @@ static void put_programs(struct tern_render *r, const char *name, const char *bu
     tern_render_set(f, "region", region);
 }
 
+/* As create.sh and delete.sh take them. */
+static void put_steps(struct tern_render *r, const char *name, const char *bucket,
+                      const char *script, const struct tern_layout_storage *there)
+{
+    const char *region = tern_render_value(r, "Region", r->layout->region);
+    const char *package = tern_render_package(r, ".tar.gz");
+
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "s3", "cp", "--region",
+                     region, "--only-show-errors", "PACKAGE", package);
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "s3", "cp", "--region",
+                     region, "--only-show-errors", "on-node-configured", script);
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, tern_render_cost(r), "pcluster", "create-cluster",
+                     "--region", region, "--cluster-name", name, "--cluster-configuration",
+                     "cluster.yaml");
+    TERN_RENDER_STEP(r, TERN_RENDER_BUILD, /* effect= */ NULL, "aws", "cloudformation", "wait",
+                     "stack-create-complete", "--region", region, "--stack-name", name);
+    TERN_RENDER_STEP(r, TERN_RENDER_USE, tern_strdup("there: tern cluster doctor; tern submit"),
+                     "pcluster", "ssh", "--region", region, "--cluster-name", name);
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, /* effect= */ NULL, "pcluster", "delete-cluster",
+                     "--region", region, "--cluster-name", name);
+    TERN_RENDER_STEP(r, TERN_RENDER_REMOVE, tern_strdup("the nodes cost nothing any more"), "aws",
+                     "cloudformation", "wait", "stack-delete-complete", "--region", region,
+                     "--stack-name", name);
+    tern_render_unpriced(r, "root volumes of nodes (EBS), public addresses, traffic");
+    tern_render_unpriced(r, "logs in CloudWatch");
+    tern_render_unpriced(r, "bucket %s (S3)", bucket);
+    tern_render_leave(r, "bucket %s: the package, on-node-configured, what jobs put there", bucket);
+    tern_render_leave(r, "logs in CloudWatch, where Monitoring's DeletionPolicy is not Delete");
+    tern_render_leave(r, "root volumes whose DeleteOnTermination is false");
+    tern_render_storage(r, there);
+}
+
 int tern_render_pcluster(struct tern_render *r, struct tern_err *err)
 {
     const struct tern_layout *l = r->layout;
@@ -43,6 +75,7 @@ int tern_render_pcluster(struct tern_render *r, struct tern_err *err)
         return -1;
     tern_render_note_variables(r, f->text.data);
     put_programs(r, name, bucket);
+    put_steps(r, name, bucket, script, made ? lustre : NULL);
     tern_render_say(r, "create.sh [PACKAGE...] makes cluster %s; delete.sh takes it away", name);
     tern_render_say(r, "nodes install %s by on-node-configured", package);
     if (made)

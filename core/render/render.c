@@ -102,6 +102,13 @@ void tern_render_free(struct tern_render *r)
     for (size_t i = 0; i < r->n_kept; i++)
         free(r->kept[i]);
     free(r->kept);
+    for (size_t i = 0; i < r->n_steps; i++) {
+        free(r->step[i].command);
+        free(r->step[i].effect);
+    }
+    free(r->step);
+    tern_buf_free(&r->left);
+    tern_buf_free(&r->unpriced);
     tern_buf_free(&r->said);
     *r = (struct tern_render){0};
 }

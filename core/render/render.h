@@ -33,6 +33,15 @@ struct tern_render_file {
     struct tern_buf sets; /* of a program: lines NAME=WORD, until then */
 };
 
+enum tern_render_phase { TERN_RENDER_BUILD, TERN_RENDER_USE, TERN_RENDER_REMOVE };
+
+/* A command that a program among the files runs, for a shell in their folder. */
+struct tern_render_step {
+    enum tern_render_phase phase;
+    char *command; /* one line */
+    char *effect;  /* on what is paid for from there on, or until when it is repeated; or NULL */
+};
+
 enum { TERN_RENDER_MAX_FILES = 16, TERN_RENDER_MAX_NAMES = 64 };
 
 struct tern_render {
@@ -45,6 +54,10 @@ struct tern_render {
     size_t n_kept; /* texts that values were made of */
     char **kept;
     struct tern_buf said; /* lines about what was decided, for the user */
+    size_t n_steps;       /* none of --to slurm */
+    struct tern_render_step *step;
+    struct tern_buf left, unpriced; /* lines: what still costs after the last step; what costs and
+                                       has no price here */
 };
 
 /* Make the files of `form` from a layout whose only errors, if any, are variables without a value.

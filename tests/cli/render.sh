@@ -4,6 +4,7 @@
 #   New golden files, after a look at what changed (--diff tests/golden/render/FORM):
 #     cd tests/golden/render && tern cluster render cluster.yaml --to FORM --vars values.txt -o FORM
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/aws.sh"
 golden=$ROOT/tests/golden/render
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
 forms='pcluster cfn hyperpod batch'
@@ -178,39 +179,6 @@ ok $? 'batch: interfaces, placement, devices, memory and retries of 16 trn1.32xl
 sed 's/CapacityType: ONDEMAND/CapacityType: SPOT/' "$template" >spot.yaml
 run tern cluster render spot.yaml --to batch; status 2 'batch: spot instances are refused'; err_has 'spot.yaml:18: Batch runs no multi-node job on spot instances'
 
-# AWS with a memory: its commands make, find and take away; one at a time changes what is there.
-mkdir -p aws-bin state
-cat >aws-bin/aws <<'S'
-#!/bin/bash
-echo "$*" >>"$STATE.log"
-get() { [ -e "$STATE/$1" ] && cat "$STATE/$1" || echo None; }
-case "$1 $2" in
-"ssm get-parameter") echo ami-0123456789abcdef0 ;;
-"ec2 describe-placement-groups") [ -e "$STATE/group" ] ;;
-"ec2 create-placement-group") touch "$STATE/group" ;;
-"ec2 delete-placement-group") [ ! -e "$STATE/template" ] && rm "$STATE/group" ;;
-"ec2 describe-launch-templates") [ -e "$STATE/template" ] ;;
-"ec2 create-launch-template") [ -e "$STATE/group" ] && touch "$STATE/template" ;;
-"ec2 create-launch-template-version") [ -e "$STATE/template" ] && printf '%s' "${@: -1}" >"$STATE.data" ;;
-"ec2 delete-launch-template") [ ! -e "$STATE/environment" ] && rm "$STATE/template" ;;
-"batch create-compute-environment") [ -s "$STATE.data" ] && echo CREATING >"$STATE/environment" ;;
-"batch describe-compute-environments") get environment; sed -i s/CREATING/VALID/ "$STATE/environment" 2>/dev/null ;;
-"batch update-compute-environment") [ ! -e "$STATE/queue" ] && touch "$STATE/environment-off" ;;
-"batch delete-compute-environment") [ -e "$STATE/environment-off" ] && rm "$STATE/environment" "$STATE/environment-off" ;;
-"batch register-job-definition") touch "$STATE/definition" ;;
-"batch describe-job-definitions") [ ! -e "$STATE/definition" ] || echo arn:aws:batch:1 ;;
-"batch deregister-job-definition") rm "$STATE/definition" ;;
-"batch create-job-queue") [ "$(cat "$STATE/environment")" = VALID ] && echo CREATING >"$STATE/queue" ;;
-"batch describe-job-queues") get queue; sed -i s/CREATING/VALID/ "$STATE/queue" 2>/dev/null ;;
-"batch update-job-queue") touch "$STATE/queue-off" ;;
-"batch delete-job-queue") [ -e "$STATE/queue-off" ] && rm "$STATE/queue" "$STATE/queue-off" ;;
-"batch submit-job") printf '%s\n' "$@" >"$STATE.job"; echo 7f3c ;;
-*) exit 9 ;;
-esac
-S
-printf '#!/bin/bash\n' >aws-bin/sleep
-chmod +x aws-bin/*
-aws() { run env PATH="$WORK/aws-bin:$PATH" STATE="$WORK/state" "$@"; }
 aws batch/create.sh; status 0 'batch: create.sh makes each before what needs it' || cat state.log
 is "$(ls state | tr '\n' ' ')" 'definition environment group queue template ' 'batch: all of it is there'
 python3 - <<'P'

@@ -16,6 +16,8 @@
 static const char *const names[] = {"none", "hyperpod", "pcluster", "virtual"};
 /* HyperPod's agent looks for exactly this. */
 static const char action_replace[] = "Action:Replace";
+/* What slurmctld writes by itself of a node that it has set down: nobody's decision. */
+static const char not_responding[] = "Not responding";
 
 bool tern_health_on_hyperpod(void)
 {
@@ -63,9 +65,10 @@ static int request(enum tern_health_platform p, const char *node, const char *wh
     case TERN_HEALTH_PLATFORM_PCLUSTER:
         return tern_slurm_node_update(node, TERN_SLURM_NODE_POWER_OFF, reason, err);
     case TERN_HEALTH_PLATFORM_VIRTUAL:
-        if (tern_slurm_node_update(node, TERN_SLURM_NODE_DRAIN, reason, err) < 0 ||
-            tern_vcluster_power(/* root= */ NULL, node, /* on= */ false, err) < 0)
+        if (tern_slurm_node_update(node, TERN_SLURM_NODE_DRAIN, reason, err) < 0)
             return -1;
+        /* Refused where it is off already; what else fails, fails below. */
+        tern_vcluster_power(/* root= */ NULL, node, /* on= */ false, /* err= */ NULL);
         return tern_vcluster_power(/* root= */ NULL, node, /* on= */ true, err);
     default:
         return tern_err_set(err, TERN_FAILED,
@@ -141,7 +144,8 @@ int tern_health_replace(enum tern_health_platform p, const char *node, const cha
     if (tern_slurm_node_load_state(node, &n, err) < 0)
         return -1;
     bool asked = strcmp(n.reason, action_replace) == 0;
-    bool foreign = *n.reason && !asked && !tern_health_reason_ours(n.reason, NULL);
+    bool foreign = *n.reason && !asked && strcmp(n.reason, not_responding) != 0 &&
+                   !tern_health_reason_ours(n.reason, NULL);
     if (foreign)
         tern_err_set(err, TERN_FAILED,
                      "%s: has another reason than tern's: '%.200s'. tern leaves that alone; when "

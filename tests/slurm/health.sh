@@ -176,6 +176,8 @@ wait
 on scontrol update nodename=$N-3 state=drain reason='cable: mine'
 on tern health --replace $N-3 --platform hyperpod; status 1; err_has 'cable: mine' "--replace refuses a node that an admin has drained"
 is "$(reason 3)" "drained cable: mine" "--replace keeps the reason of a node that an admin has drained"; resume 3
+on scontrol update nodename=$N-3 state=down reason='Not responding'
+on tern health --replace $N-3 --platform hyperpod; status 0 "--replace takes a node that Slurm itself has set down"; resume 3
 printf '#!/bin/sh\necho $* >>%s/power\n' "$WORK" >suspend; chmod +x suspend
 sed -i "s/^NodeName=$N-\[1-4\]\(.*\)State=UNKNOWN/NodeName=$N-[1-3]\1State=UNKNOWN\nNodeName=$N-4\1State=CLOUD/" "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
 printf 'SuspendProgram=%s/suspend\nResumeProgram=/bin/true\nSuspendTime=86400\nSuspendTimeout=1\nSlurmctldParameters=cloud_dns\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"

@@ -19,7 +19,10 @@ struct metric {
     size_t len;
     int64_t id, attempt, step, wall_ns;
     double value;
-    int64_t span_attempt, first, last; /* steps not in the table span yet; span_attempt -1: none */
+    /* Steps that are not in the table span yet, and the value of the last one.  span_attempt -1:
+     * none are. */
+    int64_t span_attempt, first, last, last_ns;
+    double last_value;
     bool changed;
 };
 
@@ -194,8 +197,10 @@ static int apply_run(struct tern_ledger_apply *a, const struct tern_ledger_frame
         if (i == RECIPE)
             sqlite3_bind_text(st, 2, s, (int)len, SQLITE_STATIC);
     }
-    bind_int(&b, 9);
+    sqlite3_bind_int64(a->st[CREATED], 1, tern_ledger_record_get_int(&b.r));
     int rc = run(&b, err);
+    if (rc == 0)
+        rc = tern_ledger_db_run(a->st[CREATED], err);
     return rc == 0 ? tern_ledger_db_run(st, err) : rc;
 }
 
@@ -282,21 +287,30 @@ static int flush_metric_span(struct tern_ledger_apply *a, struct metric *m, stru
     sqlite3_bind_int64(st, 2, m->span_attempt);
     sqlite3_bind_int64(st, 3, m->first);
     sqlite3_bind_int64(st, 4, m->last);
+    sqlite3_bind_double(st, 5, m->last_value); /* SQLite takes a NaN for NULL */
+    sqlite3_bind_int(st, 6, tern_ledger_db_class(m->last_value));
+    sqlite3_bind_int64(st, 7, m->last_ns);
     m->span_attempt = -1;
     return tern_ledger_db_run(st, err);
 }
 
 static int extend_metric_span(struct tern_ledger_apply *a, struct metric *m, int64_t attempt,
-                              int64_t step, struct tern_err *err)
+                              int64_t step, double value, int64_t wall_ns, struct tern_err *err)
 {
-    if (attempt != m->span_attempt) {
+    const bool begins = attempt != m->span_attempt;
+
+    if (begins) {
         if (flush_metric_span(a, m, err) < 0)
             return -1;
         m->span_attempt = attempt;
-        m->first = m->last = step;
+        m->first = step;
     }
     m->first = step < m->first ? step : m->first;
-    m->last = step > m->last ? step : m->last;
+    if (begins || step > m->last || (step == m->last && wall_ns > m->last_ns)) {
+        m->last = step;
+        m->last_value = value;
+        m->last_ns = wall_ns;
+    }
     return 0;
 }
 
@@ -355,7 +369,7 @@ static int apply_step(struct tern_ledger_apply *a, const struct tern_ledger_fram
             m->wall_ns = f->wall_ns;
             m->changed = true;
         }
-        if (extend_metric_span(a, m, attempt, step, err) < 0)
+        if (extend_metric_span(a, m, attempt, step, value, f->wall_ns, err) < 0)
             return -1;
         if (a->points && put_point(a, m, attempt, step, value, f->wall_ns, err) < 0)
             return -1;

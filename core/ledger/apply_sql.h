@@ -9,7 +9,10 @@ static const char sql_seen_run[] = "INSERT OR IGNORE INTO run(id, wall_ns) VALUE
 static const char sql_seen_attempt[] = "INSERT OR IGNORE INTO attempt(attempt) VALUES(?)";
 static const char sql_run[] =
     "UPDATE run SET name = ?2, user = ?3, recipe_path = ?4, recipe = ?5, identity_hash = ?6,"
-    " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
+    " full_hash = ?7, model = ?8, wall_ns = ?1 WHERE wall_ns < ?1";
+/* Each attempt says when it began; the run began with the first of them, in any order. */
+static const char sql_created[] =
+    "UPDATE run SET created_ns = min(coalesce(created_ns, ?1), ?1) WHERE ?1 > 0";
 static const char sql_attempt_recipe[] = "UPDATE attempt SET recipe = ?2 WHERE attempt = ?1";
 static const char sql_begin[] =
     "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
@@ -21,9 +24,13 @@ static const char sql_end[] =
     " WHERE attempt = ?2 AND end_ns < ?1";
 static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(first_step, ?2), ?2),"
                                " last_step = max(coalesce(last_step, ?3), ?3) WHERE attempt = ?1";
+/* The value of the last step is the newest one. */
+#define LATER(column, value)                                                                       \
+    column " = CASE WHEN (?4, ?7) > (last_step, wall_ns) THEN " value " ELSE " column " END, "
 static const char sql_metric_span[] =
-    "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL) ON CONFLICT(metric_id, attempt) DO UPDATE"
-    " SET first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
+    "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL, ?5, ?6, ?7)"
+    " ON CONFLICT(metric_id, attempt) DO UPDATE SET " LATER("value", "?5") LATER("class", "?6")
+        LATER("wall_ns", "?7") "first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
 /* A trainer knows better than its launcher, which looks at checkpoints before it. */
 static const char sql_resumed[] =
     "UPDATE attempt SET resumed_step = coalesce((SELECT CAST(p.value AS INT) FROM param p WHERE"
@@ -48,23 +55,25 @@ static const char sql_point[] =
     "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(metric_id, attempt, step) DO UPDATE"
     " SET value = excluded.value, class = excluded.class, wall_ns = excluded.wall_ns"
     " WHERE excluded.wall_ns > point.wall_ns";
-/* Its maker is taken from the newest record that made it.  Its size is taken from that, or from one
- * that verified it since, which is often the first to know.  Its state: from the newest. */
+/* Records come in any order, so each column has a rule that does not depend on it.  The maker: of
+ * the newest record that made it.  The size: of the newest record that knows it, which made or
+ * verified it; sized_ns is that record's time.  The state: of the newest record. */
 #define NEWLY_MADE "(excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns)"
 #define IF(condition, column)                                                                      \
     column " = CASE WHEN " condition " THEN excluded." column " ELSE " column " END, "
 #define MADE(column) IF(NEWLY_MADE, column)
-#define SIZE(column)                                                                               \
-    IF(NEWLY_MADE " AND (excluded.bytes > 0 OR excluded.wall_ns > checkpoint.wall_ns)"             \
-                  " OR excluded.state = 'verified' AND excluded.bytes > 0 AND"                     \
-                  " excluded.wall_ns > checkpoint.wall_ns",                                        \
-       column)
+#define SIZE(column) IF("excluded.sized_ns > sized_ns", column)
+#define SIZE_KNOWN                                                                                 \
+    "(?5 > 0 OR ?7 NOT NULL) AND ?8 IN ('writing', 'published', 'verified', 'foreign')"
+#define KNOWN(value) "CASE WHEN " SIZE_KNOWN " THEN " value " ELSE 0 END"
 static const char sql_checkpoint[] =
-    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, CASE WHEN ?8 IN ('writing', 'published',"
-    " 'foreign') THEN ?1 ELSE 0 END, ?8, ?1) ON CONFLICT(path) DO UPDATE SET " MADE("attempt")
-        MADE("step") SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE("made_ns")
-            IF("excluded.wall_ns > checkpoint.wall_ns",
-               "state") "wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
+    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, " KNOWN("?5") ", " KNOWN("?6") ", nullif(" KNOWN(
+        "?7") ", 0), CASE WHEN ?8 IN ('writing', 'published', 'foreign') THEN ?1 ELSE 0 END, ?8,"
+              " ?1, " KNOWN("?1") ") ON CONFLICT(path) DO UPDATE SET " MADE("attempt") MADE("step")
+                  SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE("made_ns")
+                      SIZE("sized_ns")
+                          IF("excluded.wall_ns > checkpoint.wall_ns",
+                             "state") "wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
 static const char sql_eval[] =
     "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?10, ?6, ?7, ?8, ?9, ?1)"
     " ON CONFLICT(attempt, step, set_name) DO UPDATE SET"
@@ -86,6 +95,7 @@ enum {
     RUN,
     ATTEMPT,
     SET_RUN,
+    CREATED,
     ATTEMPT_RECIPE,
     BEGIN,
     END,
@@ -109,6 +119,7 @@ static const char *const texts[N] = {
     [RUN] = sql_seen_run,
     [ATTEMPT] = sql_seen_attempt,
     [SET_RUN] = sql_run,
+    [CREATED] = sql_created,
     [ATTEMPT_RECIPE] = sql_attempt_recipe,
     [BEGIN] = sql_begin,
     [END] = sql_end,

@@ -325,7 +325,15 @@ static const struct {
 } old_tables[] = {
     {tern_schema_run, "attempt", 3, "SELECT *, resumed_step, NULL, 0, 0 FROM attempt"},
     {tern_schema_run, "span", 3,
-     "SELECT metric_id, attempt, min(step), max(step), NULL, NULL FROM point GROUP BY 1, 2"},
+     "SELECT metric_id, attempt, (SELECT min(step) FROM point f WHERE f.metric_id = p.metric_id AND"
+     " f.attempt = p.attempt), max(step), NULL, NULL, value, class, wall_ns FROM point p"
+     " GROUP BY 1, 2"}, /* SQLite takes the others from the row of the max */
+    {tern_schema_run, "span", 5,
+     "SELECT n.*, p.value, coalesce(p.class, 1), coalesce(p.wall_ns, 0) FROM span n LEFT JOIN"
+     " point p ON p.metric_id = n.metric_id AND p.attempt = n.attempt AND p.step = n.last_step"},
+    {tern_schema_run, "checkpoint", 5,
+     "SELECT *, CASE WHEN bytes > 0 OR manifest_sha256 NOT NULL THEN wall_ns ELSE 0 END"
+     " FROM checkpoint"},
     {tern_schema_run, "eval", 3,
      "SELECT attempt, step, set_name, " OLD_REAL("nll") ", " OLD_CLASS(
          "nll") ", tokens, bytes, " OLD_REAL("ppl_token") ", " OLD_REAL("ppl_byte") ", wall_ns"

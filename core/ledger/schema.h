@@ -8,7 +8,7 @@
 
 enum {
     TERN_SCHEMA_APPLICATION = 0x7465726e, /* "tern": file(1) and PRAGMA application_id show it */
-    TERN_SCHEMA_VERSION = 5,              /* user_version, of both files */
+    TERN_SCHEMA_VERSION = 6,              /* user_version, of both files */
 };
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which
@@ -35,6 +35,12 @@ enum {
     "  q.metric_id = l.metric_id AND q.attempt = l.attempt AND q.step = p.step WHERE\n"            \
     "  l.metric_id = p.metric_id AND l.attempt > p.attempt AND l.first_step <= p.step AND\n"       \
     "  b.kind = 'train'))"
+
+/* Of the newest value of the metric `name` that a training attempt has; NULL: none has one. */
+#define TERN_SCHEMA_NEWEST(column, name)                                                           \
+    "(SELECT n." column " FROM metric m CROSS JOIN span n ON n.metric_id = m.id JOIN attempt s\n"  \
+    "    ON s.attempt = n.attempt WHERE m.name = '" name "' AND s.kind = 'train'\n"                \
+    "    ORDER BY n.attempt DESC LIMIT 1)"
 
 /* CROSS JOIN: SQLite keeps to the order, by which it has the rows of a metric and an attempt in one
  * place. */
@@ -93,11 +99,13 @@ static const char tern_schema_run[] =
     "  last_step INT NOT NULL,\n"
     "  to_step INT, -- a later attempt of unknown resume has it from here + 1 on\n"
     "  again_step INT, -- up to here a later attempt may have it again\n"
+    "  value REAL, class INT NOT NULL, wall_ns INT NOT NULL, -- of last_step, as point's\n"
     "  PRIMARY KEY(metric_id, attempt),\n"
     "  CHECK(typeof(metric_id) = 'integer' AND typeof(attempt) = 'integer' AND\n"
     "    typeof(first_step) = 'integer' AND typeof(last_step) = 'integer' AND\n"
     "    typeof(to_step) IN ('integer', 'null') AND\n"
-    "    typeof(again_step) IN ('integer', 'null'))\n"
+    "    typeof(again_step) IN ('integer', 'null') AND typeof(value) IN ('real', 'null') AND\n"
+    "    typeof(class) = 'integer' AND typeof(wall_ns) = 'integer')\n"
     ") WITHOUT ROWID;\n"
     "CREATE TABLE point(\n"
     "  metric_id INT NOT NULL, attempt INT NOT NULL, step INT NOT NULL, value REAL,\n"
@@ -112,7 +120,9 @@ static const char tern_schema_run[] =
     "  bytes INT NOT NULL, shards INT NOT NULL, manifest_sha256 TEXT, made_ns INT NOT NULL,\n"
     "  state TEXT,\n"
     "  wall_ns INT NOT NULL,\n"
+    "  sized_ns INT NOT NULL, -- of the record that bytes, shards and digest are from; 0: none\n"
     "  CHECK(typeof(attempt) = 'integer' AND typeof(step) = 'integer' AND\n"
+    "    typeof(sized_ns) = 'integer' AND\n"
     "    typeof(bytes) = 'integer' AND typeof(shards) = 'integer' AND\n"
     "    typeof(made_ns) = 'integer' AND typeof(wall_ns) = 'integer' AND\n"
     "    typeof(path) = 'text' AND typeof(manifest_sha256) IN ('text', 'null') AND\n"
@@ -214,23 +224,36 @@ static const char tern_schema_run[] =
     "    coalesce(n.to_step, n.last_step))) FROM span n JOIN attempt s USING(attempt) WHERE\n"
     "    n.first_step <= coalesce(s.to_step, n.last_step) AND\n"
     "    n.first_step <= coalesce(n.to_step, n.last_step)) AS last_step,\n"
-    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
-    "    s.kind = 'train') AS last_loss,\n"
-    "  (SELECT class FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
-    "    s.kind = 'train') AS last_loss_class, -- as point's\n"
-    "  (SELECT max(wall_ns) FROM ingest WHERE file NOT LIKE '%/note-%') AS updated_ns,\n"
-    "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
-    "    state IN ('published', 'verified')) AS ckpt_step,\n"
-    "  (SELECT coalesce(sum(CAST(text AS INT)), 0) FROM event WHERE kind = 'gap') AS lost, -- "
-    "records\n"
-    "  (SELECT CAST(value AS INT) FROM param WHERE name = 'steps' AND length(value) < 16\n"
-    "    ORDER BY attempt DESC LIMIT 1) AS steps, -- of the whole run, as planned\n"
-    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE\n"
-    "    m.name = 'tokens_per_second' AND s.kind = 'train') AS tokens_per_second, -- the newest\n"
-    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE\n"
-    "    m.name = 'step_seconds' AND s.kind = 'train') AS step_seconds, -- the newest\n"
-    "  (SELECT group_concat(tag, ' ') FROM (SELECT tag FROM tag ORDER BY tag)) AS tags\n"
-    "  FROM run;\n";
+    "  " TERN_SCHEMA_NEWEST(
+        "value",
+        "loss") " AS last_loss,\n"
+                "  " TERN_SCHEMA_NEWEST(
+                    "class",
+                    "loss") " AS last_loss_class, -- as point's\n"
+                            "  (SELECT max(wall_ns) FROM ingest WHERE file NOT LIKE '%/note-%') AS "
+                            "updated_ns,\n"
+                            "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
+                            "    state IN ('published', 'verified')) AS ckpt_step,\n"
+                            "  (SELECT coalesce(sum(CAST(text AS INT)), 0) FROM event WHERE kind = "
+                            "'gap') AS lost, -- "
+                            "records\n"
+                            "  (SELECT CAST(value AS INT) FROM param JOIN attempt s USING(attempt) "
+                            "WHERE name = 'steps'\n"
+                            "    AND length(value) < 16 ORDER BY s.kind = 'train' DESC, attempt "
+                            "DESC LIMIT 1)\n"
+                            "    AS steps, -- of the whole run, as planned\n"
+                            "  " TERN_SCHEMA_NEWEST(
+                                "value",
+                                "tokens_per_second") " AS tokens_per_second,\n"
+                                                     "  " TERN_SCHEMA_NEWEST(
+                                                         "value",
+                                                         "step_seconds") " AS step_seconds,\n"
+                                                                         "  (SELECT "
+                                                                         "group_concat(tag, ' ') "
+                                                                         "FROM (SELECT tag FROM "
+                                                                         "tag ORDER BY tag)) AS "
+                                                                         "tags\n"
+                                                                         "  FROM run;\n";
 
 static const char tern_schema_catalogue[] =
     "CREATE TABLE run( -- one row a run; times are ns since 1970\n"

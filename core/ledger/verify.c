@@ -15,8 +15,9 @@ static const char *const contents[] = {
     "SELECT * FROM run",
     "SELECT * FROM attempt ORDER BY attempt",
     "SELECT name, attempt, step, value, class, wall_ns FROM metric ORDER BY name",
-    "SELECT m.name, s.attempt, s.first_step, s.last_step, s.to_step, s.again_step FROM metric m"
-    " JOIN span s ON s.metric_id = m.id ORDER BY m.name, s.attempt",
+    "SELECT m.name, s.attempt, s.first_step, s.last_step, s.to_step, s.again_step, s.value,"
+    " s.class, s.wall_ns FROM metric m JOIN span s ON s.metric_id = m.id"
+    " ORDER BY m.name, s.attempt",
     "SELECT m.name, p.attempt, p.step, p.value, p.class, p.wall_ns FROM metric m JOIN point p"
     " ON p.metric_id = m.id ORDER BY m.name, p.attempt, p.step",
     "SELECT * FROM checkpoint ORDER BY path",
@@ -216,7 +217,10 @@ static int tell_lost(struct verify *v, const char *run_id, sqlite3 *anew, struct
     return 0;
 }
 
-static const char sql_newer[] = "UPDATE attempt SET recipe = NULL";
+/* Columns that a tern of an older schema did not take, or took by another rule. */
+static const char sql_newer[] =
+    "UPDATE attempt SET recipe = NULL; UPDATE run SET created_ns = NULL; UPDATE checkpoint SET"
+    " bytes = 0, shards = 0, manifest_sha256 = NULL, sized_ns = 0";
 
 /* The snapshot with the tail laid over it, against a rebuild. */
 static int compare(struct verify *v, const char *ledger_dir, const char *run_id, const char *path,
@@ -240,10 +244,10 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
     /* A damaged database may fail anywhere: that is a finding.  What an older tern did not take
      * from the spools is none. */
     if (tern_ledger_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
+        tern_ledger_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
         (stamp.older &&
          (tern_ledger_db_exec(anew, sql_newer, err) < 0 || digest(anew, b, err) < 0 ||
           tern_ledger_db_exec(ours, sql_newer, &why) < 0)) ||
-        tern_ledger_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
         digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
         v->check.damaged++;
         tern_buf_printf(v->findings,

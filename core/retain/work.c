@@ -17,7 +17,13 @@ static void verify(struct tern_retain_look *k, struct tern_retain_item *i)
     char text[1100];
 
     tern_retain_look_report(k, "verifying", i->r.path, NULL);
-    if (tern_tree_take(i->r.path, &t, &err) == 0) {
+    const bool taken = tern_tree_take(i->r.path, &t, &err) == 0;
+    if (taken && t.bytes == 0) { /* its trainer has yet to write it */
+        tern_tree_free(&t);
+        tern_retain_retry_later(&i->retry);
+        return;
+    }
+    if (taken) {
         i->r.bytes = t.bytes;
         i->r.files = t.n;
         memcpy(i->r.digest, t.digest, sizeof i->r.digest);

@@ -365,6 +365,31 @@ static void registered(void)
     tern_ledger_spool_close(s, NULL);
 }
 
+/* A trainer may make and tell a folder before it has written to it, or never write to it. */
+static void empty(void)
+{
+    struct tern_retain_options o = options();
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
+
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    o.glob = o.marker = NULL;
+    keep(&o);
+    if (tern_fs_mkdirs("empty/at-10/model", 0777, NULL) < 0)
+        abort();
+    put("empty/at-20/done", "");
+    tell(s, 10, "empty/at-10");
+    tell(s, 20, "empty/at-20");
+    keep(&o);
+    is(rows("empty/"), "10 foreign, 20 foreign",
+       "neither an empty folder nor one of empty files is a verified checkpoint");
+    put("empty/at-10/model/w", "written");
+    keep(&o);
+    is(rows("empty/"), "10 verified, 20 foreign",
+       "a folder that was told while it was empty is verified once it has its files");
+    tern_ledger_spool_close(s, NULL);
+}
+
 /* The attempt that made `path` by the ledger, its state and its bytes. */
 static const char *maker(const char *under)
 {
@@ -510,6 +535,7 @@ int main(void)
     choosing();
     keeping();
     registered();
+    empty();
     makers();
     old_records();
     retries();

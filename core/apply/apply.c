@@ -282,6 +282,8 @@ static int tell(struct tern_apply *a, const struct tern_apply_wanted *want,
                 bool *ret_restarted, struct tern_err *err)
 {
     *ret_restarted = needs_restart(a, changes);
+    if (*ret_restarted && !o->restart)
+        return tern_err_set(err, TERN_FAILED, "there is no --restart");
     if ((*ret_restarted ? run_shell(o->restart, err) : tern_slurm_reconfigure(err)) < 0)
         return -1;
     return await(a, want, o->timeout_s, err);
@@ -325,12 +327,9 @@ static int write_files(const struct tern_apply *a, struct tern_apply_done *ret,
 
     if (!is_same_text(a)) {
         rc = tern_fs_replace(backup, old, strlen(old), 0644, err);
-        if (rc == 0 && tern_fs_replace(a->file, a->text.data ? a->text.data : "", a->text.len, 0644,
-                                       err) < 0) {
-            unlink(backup);
-            rc = -1;
-        }
         if (rc == 0)
+            rc = tern_fs_replace(a->file, a->text.data ? a->text.data : "", a->text.len, 0644, err);
+        if (rc == 0) /* else it stays: perhaps only the folder's fsync failed */
             snprintf(ret->backup, sizeof ret->backup, "%s", backup);
     }
     free(backup);

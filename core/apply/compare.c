@@ -323,6 +323,24 @@ static int by_node(const void *a, const void *b)
                   (*(const struct tern_slurm_node *const *)b)->name);
 }
 
+/* What other files define and slurmctld has not: it would come with the next reading, too. */
+static void add_elsewhere(const struct tern_slurm_nodes *want, const struct names *elsewhere,
+                          const struct tern_slurm_node **sorted, size_t n,
+                          struct tern_apply_changes *ret)
+{
+    struct names wanted = {0, grow(NULL, want->n, 0, sizeof *wanted.at)};
+
+    for (size_t i = 0; i < want->n; i++)
+        wanted.at[wanted.n++] = want->node[i].name;
+    sort(&wanted);
+    for (size_t i = 0; i < elsewhere->n; i++) {
+        const struct tern_slurm_node key = {.name = elsewhere->at[i]}, *k = &key;
+        if (!has(&wanted, key.name) && !bsearch(&k, sorted, n, sizeof *sorted, by_node))
+            add(ret, TERN_APPLY_ADD, false, key.name, "");
+    }
+    free(wanted.at);
+}
+
 /* `defined` has the names of other files, and gets the wanted ones. */
 static void compare_nodes(const struct tern_slurm_nodes *want, const struct tern_slurm_nodes *is,
                           struct names *defined, struct tern_apply_changes *ret)
@@ -332,6 +350,7 @@ static void compare_nodes(const struct tern_slurm_nodes *want, const struct tern
     for (size_t i = 0; i < is->n; i++)
         sorted[i] = &is->node[i];
     qsort(sorted, is->n, sizeof *sorted, by_node);
+    add_elsewhere(want, defined, sorted, is->n, ret);
     defined->at = grow(defined->at, defined->n, want->n, sizeof *defined->at);
     for (size_t i = 0; i < want->n; i++) {
         const struct tern_slurm_node *w = &want->node[i];

@@ -21,7 +21,8 @@ int tern_apply_read(const char *text, const char *path, struct tern_apply_wanted
 void tern_apply_wanted_free(struct tern_apply_wanted *w);
 
 /* From what slurmctld has to `want`.  What it has and no file defines would go with its next
- * start: it is a REMOVE.  `def`: [n_def], of other files. */
+ * start: it is a REMOVE.  Nodes of other files that it has not would come: they are an ADD, for a
+ * new name is what ends an older slurmctld.  `def`: [n_def], of other files. */
 int tern_apply_compare(const struct tern_apply_wanted *want, const struct tern_apply_def *def,
                        size_t n_def, const struct tern_slurm_nodes *nodes,
                        const struct tern_slurm_partitions *partitions,

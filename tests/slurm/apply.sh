@@ -90,6 +90,10 @@ before=$(files); was=$(cat "$etc/tern-nodes.conf")
 if [ "$takes" = 0 ]; then
     apply more.yaml; status 2 "a node more without --restart"; err_has "restarts it: --restart" "what is needed is told"; unchanged "a node more without --restart"
     apply more.yaml -n; status 2 "-n is refused, too"; unchanged "-n"
+    # A reconfigure would meet the site's new name, too.
+    cp "$etc/slurm.conf" sites; echo 'NodeName=site1 CPUs=1 State=FUTURE' >>"$etc/slurm.conf"; before=$(files)
+    apply memory.yaml; status 2 "a new node of slurm.conf: no reconfigure"; err_has "restarts it: --restart" "a new node of slurm.conf: it is told"; unchanged "a new node of slurm.conf"
+    cp sites "$etc/slurm.conf"; before=$(files)
     apply more.yaml --restart 'exit 7'; status 1 "a restart that fails"; err_has "'exit 7' ended with status 7" "a restart that fails: its status"
     err_has 'The earlier nodes are back' "a restart that fails: what became of it"; unchanged "a restart that fails"
     apply more.yaml --restart true --timeout 0.5; status 1 "a restart that is none"

@@ -158,7 +158,7 @@ static void comparison(void)
 
 static void come_and_go(void)
 {
-    const struct tern_apply_def elsewhere[] = {{false, (char *)"x[1-9]", (char *)"f", 1},
+    const struct tern_apply_def elsewhere[] = {{false, (char *)"x2", (char *)"f", 1},
                                                {true, (char *)"q", (char *)"f", 2}};
 
     as_wanted();
@@ -171,6 +171,11 @@ static void come_and_go(void)
     char *s = changes(text, elsewhere, 2);
     is(s, "", "what another file defines stays");
     free(s);
+    nodes.n = 3;
+    s = changes(text, elsewhere, 2);
+    is(s, "add    node x2\n", "a node of another file that slurmctld has not is added");
+    free(s);
+    nodes.n = 4;
     of_slurm[3].dynamic = true, partitions.n = 1;
     same_is("", "a node that came by itself stays");
     as_wanted();

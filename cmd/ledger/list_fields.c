@@ -60,10 +60,11 @@ static const struct tern_report_field usual[N_FIELDS] = {
 
 /* ---------------------------------------------------------------- the fields that there are */
 
+/* Keys of a recipe that differ in the case are two: env.path and env.PATH. */
 static bool known(const struct list_fields *f, const char *name, size_t len)
 {
     for (size_t i = 0; i < f->n; i++)
-        if (strlen(f->fields[i].name) == len && strncasecmp(f->fields[i].name, name, len) == 0)
+        if (strlen(f->fields[i].name) == len && strncmp(f->fields[i].name, name, len) == 0)
             return true;
     return false;
 }

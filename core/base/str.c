@@ -162,6 +162,18 @@ size_t tern_str_character(const char *text, size_t len)
     return n;
 }
 
+size_t tern_str_first(const char *s, size_t n)
+{
+    size_t i = 0;
+
+    for (size_t begun = 0; s[i]; i++) {
+        begun += ((unsigned char)s[i] & 0xc0) != 0x80;
+        if (begun > n)
+            break;
+    }
+    return i;
+}
+
 void tern_str_mask(char *s)
 {
     for (size_t left = strlen(s); left > 0;) {

@@ -39,6 +39,9 @@ size_t tern_str_utf8(const char *s, size_t len);
  * bytes that are not UTF-8, for control characters (ASCII's or C1), and for those that change the
  * direction of writing, which can hide text. */
 size_t tern_str_character(const char *s, size_t len);
+/* Bytes of the first `n` characters of `s`; bytes that are no UTF-8 count one each, but for those
+ * that only continue a character. */
+size_t tern_str_first(const char *s, size_t n);
 /* Make `s` safe for a terminal, in place: each byte of an unsafe character becomes '?'. */
 void tern_str_mask(char *s);
 

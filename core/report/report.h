@@ -24,13 +24,15 @@ struct tern_report_column {
     size_t field;
     int width; /* in characters, longer cells are cut; 0: as wide as the widest */
     bool right;
-    int least; /* where the line is too long, it may be cut to so many, with a '+'; 0: it stays */
+    int least; /* where the line is too long, it may be cut to so many, with a '+' in place of its
+                  middle; 0: it stays */
 };
 
 enum { TERN_REPORT_MAX_COLUMNS = 64 };
 
 /* Choose columns as sacct(1) does: "name,state%12,cause%-40": `%N` right and `%-N` left aligned in
- * N characters.  Fills at most TERN_REPORT_MAX_COLUMNS of `to`, *n with their number. */
+ * N characters.  Of two names that differ in the case alone, the one as typed is taken.  Fills at
+ * most TERN_REPORT_MAX_COLUMNS of `to`, *n with their number. */
 int tern_report_columns(const struct tern_report_field *fields, size_t n_fields, const char *format,
                         struct tern_report_column *to, size_t *n, struct tern_err *err);
 

@@ -17,22 +17,12 @@ static int width_of(const char *s, size_t len)
     return n;
 }
 
-/* Bytes that make up at most `width` characters. */
-static size_t bytes_of(const char *s, int width)
-{
-    size_t i = 0;
-
-    for (int n = 0; s[i]; i++) {
-        n += ((unsigned char)s[i] & 0xc0) != 0x80;
-        if (n > width)
-            break;
-    }
-    return i;
-}
-
 static const struct tern_report_field *find(const struct tern_report_field *fields, size_t n,
                                             const char *name, size_t len)
 {
+    for (size_t i = 0; i < n; i++) /* keys of recipes may differ in nothing but the case */
+        if (strlen(fields[i].name) == len && strncmp(fields[i].name, name, len) == 0)
+            return &fields[i];
     for (size_t i = 0; i < n; i++)
         if (strlen(fields[i].name) == len && strncasecmp(fields[i].name, name, len) == 0)
             return &fields[i];
@@ -135,21 +125,33 @@ static char *clean(const char *cell, bool parsable)
     return b.data ? b.data : tern_strdup("");
 }
 
+/* The first and the last of its characters, `width` with the '+' between them: names of a sweep
+ * begin alike, and paths differ at their end. */
+static void put_cut(struct tern_buf *to, const char *cell, int width)
+{
+    const int head = (width - 1) / 2;
+    const char *tail = cell + strlen(cell);
+
+    tern_buf_add(to, cell, tern_str_first(cell, (size_t)head));
+    tern_buf_puts(to, "+");
+    for (int n = width - 1 - head; n > 0 && tail > cell;)
+        n -= ((unsigned char)*--tail & 0xc0) != 0x80;
+    tern_buf_puts(to, tail);
+}
+
 static void put_cell(struct tern_buf *to, const char *cell, const struct tern_report_column *c,
                      int width, bool last)
 {
-    size_t len = bytes_of(cell, width);
-    const bool cut = c->least && cell[len];
+    const size_t len = tern_str_first(cell, (size_t)width);
+    const int pad = width - width_of(cell, len);
 
-    if (cut)
-        len = bytes_of(cell, width - 1);
-    int pad = width - cut - width_of(cell, len);
-
+    if (c->least && cell[len]) {
+        put_cut(to, cell, width);
+        return;
+    }
     if (c->right)
         tern_buf_printf(to, "%*s", pad, "");
     tern_buf_add(to, cell, len);
-    if (cut)
-        tern_buf_puts(to, "+");
     if (!c->right && !last)
         tern_buf_printf(to, "%*s", pad, "");
 }

@@ -55,8 +55,25 @@ static void test_table(void)
                                         (const char *[]){"0123456789abcdef", "1", "0123456"},
                                         1,
                                         {.columns = 25}});
-    is(b.data, "name        steps cause\n0123456789+     1 0123456\n",
-       "a column that may be cut is, until the line fits");
+    is(b.data, "name        steps cause\n01234+bcdef     1 0123456\n",
+       "a column that may be cut keeps its first and last characters");
+    tern_buf_clear(&b);
+    tern_report_table(
+        &b, &(struct tern_report_table){fields,
+                                        3,
+                                        cut,
+                                        3,
+                                        (const char *[]){"äöü3456789abcdëß", "1", "0123456"},
+                                        1,
+                                        {.columns = 22}});
+    is(b.data, "name     steps cause\näöü+cdëß     1 0123456\n",
+       "a cell is cut between characters, not bytes");
+    const struct tern_report_field keys[] = {{"env.path", "", false}, {"env.PATH", "", false}};
+    struct tern_report_column c[TERN_REPORT_MAX_COLUMNS];
+    size_t n;
+    ok(tern_report_columns(keys, 2, "env.PATH,env.path,ENV.path", c, &n, &err) == 0 && n == 3 &&
+           c[0].field == 1 && c[1].field == 0 && c[2].field == 0,
+       "of two fields that differ in the case the one as typed is taken");
     has(table("nam", cells, 1, plain), "did you mean 'name'?",
         "an unknown field is refused with the nearest name");
     has(table("name%x", cells, 1, plain), "a width is %N", "a bad column width is refused");

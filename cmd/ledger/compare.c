@@ -15,10 +15,22 @@ static double usd_hour;
 static void add_metric(struct compare *c, const char *name, bool held_out)
 {
     for (size_t i = 0; i < c->n_metrics; i++)
-        if (strcmp(c->metrics[i].name, name) == 0)
+        if (strcmp(c->metrics[i].name, name) == 0 && c->metrics[i].held_out == held_out)
             return;
     if (c->n_metrics < COMPARE_METRICS_MAX)
-        c->metrics[c->n_metrics++] = (struct compare_metric){tern_strdup(name), held_out};
+        c->metrics[c->n_metrics++] =
+            (struct compare_metric){.name = tern_strdup(name), .held_out = held_out};
+}
+
+static void label_metrics(struct compare *c)
+{
+    for (size_t k = 0; k < c->n_metrics; k++) {
+        struct compare_metric *m = &c->metrics[k];
+        bool twice = false;
+        for (size_t i = 0; i < c->n_metrics && m->held_out; i++)
+            twice |= i != k && strcmp(c->metrics[i].name, m->name) == 0;
+        m->label = tern_strf("%s%s", m->name, twice ? " (held-out)" : "");
+    }
 }
 
 /* The error of a name that no run has tells the nearest. */
@@ -80,6 +92,7 @@ static int choose_metrics(struct compare *c, struct tern_err *err)
             for (size_t k = 0; k < c->runs[i].evals.n; k++)
                 add_metric(c, c->runs[i].evals.evals[k].set, true);
     }
+    label_metrics(c);
     for (size_t i = 0; i < c->n; i++)
         for (size_t k = 0; k < c->n_metrics; k++)
             if (!c->metrics[k].held_out)
@@ -98,48 +111,38 @@ static int read_runs(struct compare *c, int n, char **args, struct tern_err *err
 
 /* ---------------------------------------------------------------- tables */
 
-/* A field a column, whose number is not known before; the first is a name. */
+/* A field a column, whose number is not known before; the first is a name.  Names of runs and sets
+ * are any texts, and may be alike: a column is never looked for by its name. */
 struct columns {
     struct tern_report_field fields[COMPARE_RUNS_MAX + 1];
+    bool cut[COMPARE_RUNS_MAX + 1];
     size_t n;
-    struct tern_buf format, cut;
 };
 
 /* A number is never cut. */
 static void add_column(struct columns *c, const char *name, bool right)
 {
-    char *clean = tern_strdup(name);
-
-    for (char *s = clean; *s; s++) /* what -o's syntax means something by */
-        if (*s == ',' || *s == '%')
-            *s = '_';
-    c->fields[c->n++] = (struct tern_report_field){clean, "", right};
-    tern_buf_printf(&c->format, "%s%s", c->format.len ? "," : "", clean);
-    if (!right)
-        tern_buf_printf(&c->cut, "%s%s", c->cut.len ? "," : "", clean);
+    c->cut[c->n] = !right;
+    c->fields[c->n++] = (struct tern_report_field){name, "", right};
 }
 
-static int print_columns(struct columns *c, struct show_cells *t, struct tern_err *err)
+/* Five digits, of a greater number all before the point: 123456, never 1.2346e+05. */
+static const char *short_number(char to[32], double v)
 {
-    int rc = show_table(t, c->format.data, c->cut.data, err);
-
-    for (size_t i = 0; i < c->n; i++)
-        free((char *)c->fields[i].name);
-    tern_buf_free(&c->format);
-    tern_buf_free(&c->cut);
-    return rc;
+    snprintf(to, 32, fabs(v) >= 99999.5 && fabs(v) < 1e15 ? "%.0f" : "%.5g", v);
+    return to;
 }
 
 static void cell_number(struct show_cells *t, double v)
 {
-    char exact[32];
+    char text[32];
 
     if (!isfinite(v))
         show_cell_text(t, isnan(v) ? NULL : v > 0 ? "inf" : "-inf");
     else if (show.parsable)
-        show_cell_text(t, tern_str_exact(exact, sizeof exact, v));
+        show_cell_text(t, tern_str_exact(text, sizeof text, v));
     else
-        show_cell(t, "%.5g", v);
+        show_cell_text(t, short_number(text, v));
 }
 
 static int print_differences(const struct compare *c, struct tern_err *err)
@@ -162,7 +165,7 @@ static int print_differences(const struct compare *c, struct tern_err *err)
             for (size_t i = 0; i < c->n; i++)
                 show_cell_text(&t, d[k].values[i]);
         }
-        rc = print_columns(&columns, &t, err);
+        rc = show_table_all(&t, columns.cut, err);
     }
     free(d);
     return rc;
@@ -211,12 +214,18 @@ static void cell_cost(struct show_cells *t, enum cost what, double v)
 /* "12.3 +-0.4" of a group. */
 static void cell_spread(struct show_cells *t, struct compare_spread s)
 {
+    const bool great = fabs(s.mean) >= 9999.5 && fabs(s.mean) < 1e15;
+    const char *sign = tern_report_utf8() ? "\xc2\xb1" : "+-";
+    char text[32];
+
     if (s.n == 0)
         show_cell_text(t, NULL);
     else if (s.n == 1)
-        show_cell(t, "%.5g", s.mean);
+        show_cell_text(t, short_number(text, s.mean));
+    else if (great)
+        show_cell(t, "%.0f%s%.0f", s.mean, sign, s.deviation);
     else
-        show_cell(t, "%.4g%s%.1g", s.mean, tern_report_utf8() ? "\xc2\xb1" : "+-", s.deviation);
+        show_cell(t, "%.4g%s%.1g", s.mean, sign, s.deviation);
 }
 
 /* "mean of 3: NAME" of the first of the group. */
@@ -277,7 +286,7 @@ static int print_costs(const struct compare *c, struct tern_err *err)
                 cell_cost(&t, shown[k], spread.mean);
         }
     }
-    return print_columns(&columns, &t, err);
+    return show_table_all(&t, columns.cut, err);
 }
 
 static int print_place(const struct compare *c, enum compare_axis axis, struct tern_err *err)
@@ -286,20 +295,20 @@ static int print_place(const struct compare *c, enum compare_axis axis, struct t
         "a run has no steps", "a run has no metric 'tokens'", "a run has no metric 'step_seconds'"};
     struct columns columns = {0};
     struct compare_place p;
-    char limit[32];
+    char text[32];
 
     compare_find_place(c, axis, &p);
     if (isnan(p.limit))
         return printf("\nat equal %s: %s\n", compare_axis_names[axis], missing[axis]) < 0 ? -1 : 0;
-    if (axis == COMPARE_SECONDS)
-        snprintf(limit, sizeof limit, "%.6g", p.limit);
+    if (axis == COMPARE_SECONDS && p.limit < 999999.5)
+        snprintf(text, sizeof text, "%.6g", p.limit);
     else
-        tern_str_count(limit, sizeof limit, (uint64_t)p.limit);
-    printf("\nat equal %s: %s\n", compare_axis_names[axis], limit);
+        tern_str_count(text, sizeof text, (uint64_t)p.limit);
+    printf("\nat equal %s: %s\n", compare_axis_names[axis], text);
     add_column(&columns, "run", false);
     add_column(&columns, "step", true);
     for (size_t k = 0; k < c->n_metrics; k++)
-        add_column(&columns, c->metrics[k].name, true);
+        add_column(&columns, c->metrics[k].label, true);
     struct show_cells t = {.fields = columns.fields, .n_fields = columns.n};
     double(*values)[COMPARE_RUNS_MAX] = tern_alloc(c->n_metrics + 1, sizeof *values, "values", err);
     for (size_t i = 0; values && i < c->n; i++) {
@@ -309,7 +318,7 @@ static int print_place(const struct compare *c, enum compare_axis axis, struct t
             double step;
             values[k][i] = compare_value(&c->runs[i], &c->metrics[k], k, p.step[i], &step);
             if (isfinite(values[k][i]) && step != p.step[i] && !show.parsable)
-                show_cell(&t, "%.5g@%.0f", values[k][i], step);
+                show_cell(&t, "%s@%.0f", short_number(text, values[k][i]), step);
             else
                 cell_number(&t, values[k][i]);
         }
@@ -321,7 +330,7 @@ static int print_place(const struct compare *c, enum compare_axis axis, struct t
             cell_spread(&t, compare_spread(c, g, values[k]));
     }
     free(values);
-    return print_columns(&columns, &t, err);
+    return show_table_all(&t, columns.cut, err);
 }
 
 /* ---------------------------------------------------------------- JSON */
@@ -343,7 +352,7 @@ static json_t *json_run(const struct compare *c, size_t i)
         json_t *at = isnan(p.limit) ? json_null() : json_object();
         for (size_t k = 0; !isnan(p.limit) && k < c->n_metrics; k++) {
             double step;
-            char *name = tern_strdup(c->metrics[k].name);
+            char *name = tern_strdup(c->metrics[k].label);
             tern_str_mask(name);
             show_json_number(at, name, compare_value(r, &c->metrics[k], k, p.step[i], &step));
             free(name);

@@ -10,6 +10,7 @@ enum { COMPARE_RUNS_MAX = 64, COMPARE_METRICS_MAX = 32 };
 struct compare_metric {
     char *name;
     bool held_out; /* perplexity on a held-out set of that name; else a metric of the steps */
+    char *label;   /* its name; of a set that is called as a metric beside it, "loss (held-out)" */
 };
 
 struct compare_run {

@@ -60,8 +60,10 @@ void compare_free(struct compare *c)
             tern_ledger_series_free(&r->series[k]);
         free(r->label);
     }
-    for (size_t k = 0; k < c->n_metrics; k++)
+    for (size_t k = 0; k < c->n_metrics; k++) {
         free(c->metrics[k].name);
+        free(c->metrics[k].label);
+    }
     free(c->runs);
 }
 

@@ -199,10 +199,37 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+enum { LEAST = 8 }; /* characters of a cell that is cut */
+
+/* `columns_max`: of the terminal; 0: no limit. */
+static void put_table(struct tern_buf *to, const struct show_cells *t,
+                      const struct tern_report_column *columns, size_t n, int columns_max)
+{
+    const struct tern_report_table table = {
+        .fields = t->fields,
+        .n_fields = t->n_fields,
+        .columns = columns,
+        .n_columns = n,
+        .cells = (const char *const *)t->cells,
+        .n_rows = t->n_rows,
+        .style = {.parsable = show.parsable,
+                  .no_header = show.no_header,
+                  .columns = show.parsable ? 0 : columns_max},
+    };
+
+    tern_report_table(to, &table);
+}
+
+static void free_cells(struct show_cells *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        free(t->cells[i]);
+    free(t->cells);
+}
+
 int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format, const char *cut,
                    int columns_max, struct tern_err *err)
 {
-    enum { LEAST = 8 };
     struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
     size_t n;
     int rc = tern_report_columns(t->fields, t->n_fields, show.format ? show.format : format,
@@ -212,23 +239,28 @@ int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format
         for (size_t j = 0; j < n && !show.format; j++)
             if (!columns[j].width && listed(cut, t->fields[columns[j].field].name))
                 columns[j].least = LEAST;
-        const struct tern_report_table table = {
-            .fields = t->fields,
-            .n_fields = t->n_fields,
-            .columns = columns,
-            .n_columns = n,
-            .cells = (const char *const *)t->cells,
-            .n_rows = t->n_rows,
-            .style = {.parsable = show.parsable,
-                      .no_header = show.no_header,
-                      .columns = show.format || show.parsable || !cut ? 0 : columns_max},
-        };
-        tern_report_table(to, &table);
+        put_table(to, t, columns, n, show.format || !cut ? 0 : columns_max);
     }
-    for (size_t i = 0; i < t->n; i++)
-        free(t->cells[i]);
-    free(t->cells);
+    free_cells(t);
     return rc;
+}
+
+int show_table_all(struct show_cells *t, const bool *cut, struct tern_err *err)
+{
+    struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
+    struct tern_buf b = {0};
+    int rc = 0;
+
+    if (t->n_fields > TERN_REPORT_MAX_COLUMNS)
+        rc = tern_err_set(err, TERN_USAGE, "%zu columns are more than the %d a table shows",
+                          t->n_fields, TERN_REPORT_MAX_COLUMNS);
+    for (size_t j = 0; rc == 0 && j < t->n_fields; j++)
+        columns[j] = (struct tern_report_column){
+            .field = j, .right = t->fields[j].right, .least = cut[j] ? LEAST : 0};
+    if (rc == 0)
+        put_table(&b, t, columns, t->n_fields, tern_cmd_columns());
+    free_cells(t);
+    return rc == 0 ? show_buf(&b, err) : -1;
 }
 
 int show_table(struct show_cells *t, const char *format, const char *cut, struct tern_err *err)

@@ -82,6 +82,9 @@ int show_table(struct show_cells *t, const char *format, const char *cut, struct
 /* The same into `to`, for a terminal of `columns`; frees the cells, not `to`. */
 int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format, const char *cut,
                    int columns, struct tern_err *err);
+/* Print all fields in their order, under names that may be any texts, and free the cells; no -o.
+ * cut [n_fields]: may be cut where they are wider than the terminal. */
+int show_table_all(struct show_cells *t, const bool *cut, struct tern_err *err);
 /* Was --helpformat, or -o help, given? */
 bool show_wants_fields(void);
 /* 12345 as "12.3k", 3600 s as "1.0 h": at most six characters. */

@@ -1,0 +1,47 @@
+#!/bin/bash
+# tern ledger compare beside names that are alike, names of a sweep and long runs.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
+W=$TOOLS/ledger-writer
+export TERN_LEDGER=$WORK/ledger; mkdir ledger
+# make NAME LR FROM TO: a run that is done.
+make() { WRITER_NAME=$1 WRITER_RECIPE=$(printf 'version: 1\nsteps: 100\noptimizer: {lr: %s}\n' "$2") "$W" "$TERN_LEDGER" new 1 0 "$3" "$4" done >/dev/null; }
+
+# ---- names that are alike are columns of their own
+export WRITER_SETS=step,run,Loss,loss,a,A
+make cpt 1 1 100; make CPT 2 1 100; make key 3 1 100; make a,b 4 1 100; make a%b 5 1 100
+run tern ledger compare cpt CPT key a,b a%b -P; status 0
+has out "key|cpt|CPT|key|a,b|a%b" "compare: runs cpt, CPT, key, a,b and a%b have columns under their own names"
+has out "optimizer.lr|1|2|3|4|5" "compare: each run's value stands in its own column"
+run tern ledger compare cpt CPT -P; python3 - out <<'P'; ok $? "compare: sets called step, run, Loss, loss, a and A have columns of their own beside the metric loss"
+import math, sys
+lines = open(sys.argv[1]).read().split("at equal steps: 100\n")[1].split("\n")
+names, values = lines[0].split("|"), lines[1].split("|")
+sets = {name: math.exp(3 + k / 10) for k, name in enumerate(("step", "run", "Loss", "loss (held-out)", "a", "A"))}
+assert names[:3] == ["run", "step", "loss"] and values[:2] == ["cpt", "100"] and abs(float(values[2]) - 0.949363) < 1e-5, lines
+got = dict(zip(names[3:], map(float, values[3:])))
+assert set(got) == set(sets) and all(abs(got[n] - sets[n]) < 1e-6 for n in sets), (got, sets)
+P
+run tern ledger compare cpt CPT --json; python3 - out <<'P'; ok $? "compare --json: a set called loss does not hide the metric"
+import json, sys
+at = json.load(open(sys.argv[1]))["runs"][0]["at_equal_steps"]
+assert len(at) == 7 and abs(at["loss"] - 0.949363) < 1e-5 and abs(at["loss (held-out)"] - 27.1126) < 1e-3, at
+P
+
+# ---- names of a sweep differ where they are cut
+export TERN_LEDGER=$WORK/sweep WRITER_SETS=general,domain,pubmed,perl,code; mkdir sweep
+for i in 1 2 3 4 5 6; do make "a-very-long-name-of-a-sweep-lr-$i" $i 1 100; done
+run tern ledger compare $(for i in 1 2 3 4 5 6; do echo "a-very-long-name-of-a-sweep-lr-$i"; done); status 0
+[ -z "$(wider 80 out)" ]; ok $? "compare of six runs and five sets fits 80 columns" || cat out
+sed -n '/^at equal steps/,/^$/p' out | awk 'NR > 2 && NF {print $1}' >names
+is "$(sort -u names | wc -l) $(grep -c '+' names)" "6 6" "compare: names of a sweep that are cut differ still" || cat out
+is "$(sed -n 2p out | tr -s ' ' '\n' | grep -v key | sort -u | wc -l)" 6 "compare: so do they as headings" || cat out
+
+# ---- long runs: numbers are written out
+export TERN_LEDGER=$WORK/far WRITER_SPEED=1000000; mkdir far; unset WRITER_SETS
+make far 1 100001 100010; make farther 2 100001 100020
+run tern ledger compare far farther; grep -q '^far  *100010 ' out && grep -q '^farther  *100020 ' out; ok $? "compare: steps beyond 100,000 are whole numbers" || cat out
+has out "at equal seconds: 10,000,000"; ! grep -q 'e+' out; ok $? "compare: no number of a long run has an exponent" || cat out
+unset WRITER_SPEED
+
+tap_done

@@ -210,6 +210,8 @@ static int run(int n_args, char **args, struct tern_err *err)
 
     if (show_wants_fields())
         return show_fields(fields, N_FIELDS);
+    if (count < 1)
+        return tern_err_set(err, TERN_USAGE, "--count %" PRId64 ": wanted 1 row or more", count);
     if (n_args == 0)
         return tern_err_set(err, TERN_USAGE, "which METRIC? 'loss', or the name of a held-out set");
     if (show_want_ledger(err) == 0)

@@ -10,11 +10,13 @@
 enum { PARAMS_MAX = 10000, SQL_SECONDS = 30 };
 
 const char *show_instance;
-double show_usd_hour;
+double show_usd_hour = NAN;
 
 int show_price(double *ret_usd_hour, struct tern_err *err)
 {
-    *ret_usd_hour = show_usd_hour > 0 ? show_usd_hour : NAN;
+    if (show_usd_hour < 0)
+        return tern_err_set(err, TERN_USAGE, "--usd-hour %g: a price is 0 or more", show_usd_hour);
+    *ret_usd_hour = show_usd_hour;
     if (!show_instance)
         return 0;
     const struct tern_layout_instance *i = tern_layout_instance(show_instance);

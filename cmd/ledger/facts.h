@@ -53,7 +53,7 @@ double show_attempt_seconds(const struct tern_ledger_attempt *a, int64_t newest_
 uint64_t show_attempt_nodes(const struct tern_ledger_attempt *a);
 bool show_attempt_trains(const struct tern_ledger_attempt *a);
 
-/* The price of a node: --instance or --usd-hour; NAN without one. */
+/* The price of a node: --instance or --usd-hour, which may be 0; NAN without one. */
 extern const char *show_instance;
 extern double show_usd_hour;
 int show_price(double *ret_usd_hour, struct tern_err *err);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int64_t max_rows;
 static double seconds;
@@ -21,8 +22,23 @@ static void set_real(json_t *row, const char *name, double v)
     free(class);
 }
 
+/* In JSON a row is an object: the later of two columns of one name would hide the other. */
+static int check_names(const struct tern_ledger_table *t, struct tern_err *err)
+{
+    for (size_t j = 0; j < t->n_columns; j++)
+        for (size_t k = 0; k < j; k++)
+            if (strcmp(t->names[j], t->names[k]) == 0)
+                return tern_err_set(err, TERN_USAGE,
+                                    "columns %zu and %zu are both called '%.100s': for --json give "
+                                    "one another name with AS",
+                                    k + 1, j + 1, t->names[j]);
+    return 0;
+}
+
 static int print_json(const struct tern_ledger_table *t, struct tern_err *err)
 {
+    if (check_names(t, err) < 0)
+        return -1;
     json_t *rows = json_array();
 
     for (size_t i = 0; i < t->n_rows; i++) {

@@ -5,6 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Times that are no parts of training and its pauses are left out: a run whose trainer records no
+ * times is no waste. */
+static void add_to(struct show_facts *sum, const struct show_facts *f)
+{
+    sum->node_hours += f->node_hours;
+    sum->rank_hours += f->rank_hours;
+    sum->trained_tokens += f->trained_tokens;
+    sum->repeated_steps += f->repeated_steps;
+    if (!f->timed)
+        return;
+    sum->timed = true;
+    sum->wall_s += f->wall_s;
+    sum->training_s += f->training_s;
+    sum->repeated_s += f->repeated_s;
+    sum->stall_s += f->stall_s;
+    sum->startup_s += f->startup_s;
+    sum->waiting_s += f->waiting_s;
+    sum->other_s += f->other_s;
+}
+
 /* The runs that are named, else the newest; their rows come from `add`, and with several that of
  * their sum. */
 static int each_run(int n_args, char **args, struct show_cells *t, json_t *j,
@@ -18,20 +38,11 @@ static int each_run(int n_args, char **args, struct show_cells *t, json_t *j,
         if (show_facts_read(n_args ? args[i] : NULL, &f, err) < 0)
             return -1;
         add(t, j, &f);
-        sum->wall_s += f.wall_s;
-        sum->training_s += f.training_s;
-        sum->repeated_s += f.repeated_s;
-        sum->stall_s += f.stall_s;
-        sum->startup_s += f.startup_s;
-        sum->waiting_s += f.waiting_s;
-        sum->other_s += f.other_s;
-        sum->node_hours += f.node_hours;
-        sum->rank_hours += f.rank_hours;
-        sum->trained_tokens += f.trained_tokens;
-        sum->repeated_steps += f.repeated_steps;
-        sum->timed |= f.timed;
+        add_to(sum, &f);
         show_facts_free(&f);
     }
+    if (!sum->timed)
+        sum->wall_s = NAN;
     if (n > 1 && !show.json)
         add(t, j, sum);
     return 0;
@@ -124,7 +135,7 @@ static void add_goodput(struct show_cells *t, json_t *j, const struct show_facts
     show_cell_text(t, f->run ? f->id : "total");
     show_cell_text(t, f->run ? f->run->name : NULL);
     show_cell_text(t, f->state);
-    if (show.parsable)
+    if (show.parsable || !isfinite(f->wall_s))
         cell_real(t, "2", f->wall_s);
     else
         show_cell_text(t, show_short_seconds(text, f->wall_s));
@@ -160,7 +171,8 @@ const struct tern_cmd ledger_goodput = {
     .summary = "print the share of a run's time that was training, and where the rest went",
     .about = "The parts are a run's time from its beginning to its end, or its newest record, and "
              "add up to 100 %. A step that a later attempt did again does not count as training. A "
-             "trainer that does not record step_seconds has no parts. Without RUN: the newest run.",
+             "trainer that does not record step_seconds has no parts, and the total's times are "
+             "without it. Without RUN: the newest run.",
     .examples = "  tern ledger goodput pubmed-cpt\n",
     .opts = goodput_opts,
     .args_max = -1,
@@ -258,9 +270,11 @@ const struct tern_cmd ledger_cost = {
     .name = "cost",
     .args = "[RUN...]",
     .summary = "print the node-hours of runs, and their price",
-    .about = "The hours of all attempts, precompilations and trials among them, times their nodes. "
-             "The ledger knows no prices: give the type of the nodes, or what one costs. Without "
-             "RUN: the newest run.",
+    .about =
+        "The hours of all attempts, precompilations and trials among them, times their nodes. "
+        "The ledger knows no prices: give the type of the nodes, or what one costs. The share "
+        "that was wasted is of runs whose trainer records step_seconds. Without RUN: the newest "
+        "run.",
     .examples = "  tern ledger cost pubmed-cpt --instance trn1.32xlarge\n"
                 "  tern ledger cost run-a run-b --usd-hour 3.5\n",
     .opts = cost_opts,

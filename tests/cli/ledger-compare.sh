@@ -1,5 +1,6 @@
 #!/bin/bash
-# tern ledger compare beside names that are alike, names of a sweep and long runs.
+# tern ledger compare beside names that are alike, names of a sweep and long runs; totals of goodput and
+# cost; what best, cost and sql refuse.
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
 W=$TOOLS/ledger-writer
@@ -44,4 +45,23 @@ run tern ledger compare far farther; grep -q '^far  *100010 ' out && grep -q '^f
 has out "at equal seconds: 10,000,000"; ! grep -q 'e+' out; ok $? "compare: no number of a long run has an exponent" || cat out
 unset WRITER_SPEED
 
+# ---- totals: a run whose times are not known is no waste
+export TERN_LEDGER=$WORK/timed; mkdir timed
+WRITER_SPEED=2 make timed 1 1 100; make other 1 1 100; make another 1 1 100
+tern ledger goodput timed -P -n -o wall,goodput,other >one; run tern ledger goodput timed other -P -n -o wall,goodput,other
+is "$(tail -1 out)" "$(cat one)" "goodput: the total's times are those of the runs that have them"
+run tern ledger goodput other another -P -n -o id,wall,goodput; is "$(tail -1 out)" "total||" "goodput: without any such run the total has no times"
+run tern ledger goodput other another; status 0; grep -q '^total *$' out; ok $? "goodput: nor in the table for people" || cat out
+tern ledger cost timed -P -n -o wasted >one; run tern ledger cost timed other -P -n -o wasted; is "$(tail -1 out)" "$(cat one)" "cost: the total's waste is that of the runs whose times are known"
+
+# ---- numbers that make no sense
+run tern ledger cost timed --usd-hour 0 -P -n -o usd; is "$(cat out)" 0.0 "cost: a price of 0 is one"
+for words in "cost timed" "compare timed other" "plot timed --against dollars" "report timed -o x.html"; do
+    run tern ledger $words --usd-hour -3; status 2 "tern ledger $words: a negative price is refused"; err_has "a price is 0 or more"; one_line
+done
+run tern ledger best loss timed -c 0; status 2; err_has "--count 0: wanted 1 row or more"; one_line
+run tern ledger sql --json "select 1 as a, 2 as b, 3 as a"; status 2; err_has "columns 1 and 3 are both called 'a'"; err_has "with AS"; one_line
+[ ! -s out ]; ok $? "sql --json prints nothing where it would drop a column"
+run tern ledger sql -P "select 1 as a, 2 as a"; is "$(cat out)" "a|a
+1|2" "sql -P has both columns of one name"
 tap_done

@@ -15,13 +15,43 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The clock's nanoseconds reach from the year 1677 to 2262; what lies outside is its end. */
+static int64_t nanoseconds(int64_t s)
+{
+    const int64_t second = 1000000000, most = INT64_MAX / second;
+
+    return s > most ? INT64_MAX : s < -most ? INT64_MIN : s * second;
+}
+
+/* With a zone, as tern prints times, or without one, in the local zone.  -1: it is none, such as
+ * 31 February, which mktime(3) would take for 3 March. */
+static int parse_date(const char *s, int64_t *wall_ns)
+{
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S",
+                                        "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
+
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct tm tm = {.tm_isdst = -1};
+        const char *end = strptime(s, forms[i], &tm);
+        if (!end || *end)
+            continue;
+        struct tm day = {.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
+        timegm(&day);
+        if (day.tm_mday != tm.tm_mday)
+            return -1;
+        const long zone = tm.tm_gmtoff;
+        *wall_ns = nanoseconds(tern_str_ends(forms[i], "%z") ? timegm(&tm) - zone : mktime(&tm));
+        return 0;
+    }
+    return -1;
+}
+
 int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
 {
     static const struct {
         const char *name;
         int64_t seconds;
     } units[] = {{"minutes", 60}, {"hours", 3600}, {"days", 86400}, {"weeks", 604800}};
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
 
     if (tern_str_starts(s, "now-")) {
         char *unit;
@@ -29,21 +59,16 @@ int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
         for (int i = 0; i < 4; i++) {
             if (n >= 0 && n < 100000 && unit != s + 4 && *unit &&
                 tern_str_starts(units[i].name, unit)) {
-                *wall_ns = tern_clock_wall_ns() - n * units[i].seconds * 1000000000LL;
+                *wall_ns = tern_clock_wall_ns() - nanoseconds(n * units[i].seconds);
                 return 0;
             }
         }
     }
-    for (int i = 0; i < 3; i++) {
-        struct tm tm = {.tm_isdst = -1};
-        const char *end = strptime(s, forms[i], &tm);
-        if (end && !*end) {
-            *wall_ns = (int64_t)mktime(&tm) * 1000000000LL;
-            return 0;
-        }
-    }
+    if (parse_date(s, wall_ns) == 0)
+        return 0;
     return tern_err_set(err, TERN_USAGE,
-                        "'%s' is not a time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)",
+                        "'%s' is not a time (YYYY-MM-DD[THH:MM[:SS][+HH:MM]], or now-3days, "
+                        "now-2hours)",
                         s);
 }
 

@@ -16,7 +16,8 @@
  * completion words. */
 int tern_cmd_main(const struct tern_cmd *cmd, int argc, char **argv);
 
-/* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone. */
+/* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone; and
+ * "2026-11-21T05:04:25+00:00", as tern prints times. */
 int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
 
 /* Columns of the terminal on stdout; COLUMNS wins; 80 where there is no terminal. */

@@ -46,6 +46,14 @@ static void free_words(struct words *w)
     free(w->v);
 }
 
+/* The filters go over the rows twice.  First each looks for its words in all rows: another filter
+ * may drop the one that has them.  Then each drops rows. */
+struct pass {
+    struct list_row *rows;
+    size_t *n;
+    bool checks;
+};
+
 /* Keep the rows for which `keep` is true. */
 static void retain(struct list_row *rows, size_t *n,
                    bool (*keep)(struct list_row *r, const void *arg), const void *arg)
@@ -88,7 +96,7 @@ static const char *const states[] = {"running",   "silent",    "done",        "f
                                      "refused",   "stopped",   "halted",      "killed",
                                      "fault",     "node_fail", "time_limit",  "preempted",
                                      "cancelled", "requeued",  "reservation", "precompile_failed",
-                                     NULL};
+                                     "imported",  NULL};
 
 static const struct column users_column = {"user", user_of, NULL, false, false};
 static const struct column names_column = {"run", name_of, NULL, false, true};
@@ -155,17 +163,17 @@ static bool has_word(struct list_row *r, const void *arg)
 }
 
 static int by_words(const struct column *c, const struct tern_opt_list *list, const char *option,
-                    struct list_row *rows, size_t *n, struct tern_err *err)
+                    const struct pass *p, struct tern_err *err)
 {
     struct words w;
     int rc = list->n ? split(&w, list, option, err) : 0;
 
     if (!list->n)
         return 0;
-    for (size_t i = 0; rc == 0 && i < w.n; i++)
-        rc = check_word(c, w.v[i], rows, *n, err);
-    if (rc == 0)
-        retain(rows, n, has_word, &(struct wanted){c, &w});
+    for (size_t i = 0; rc == 0 && p->checks && i < w.n; i++)
+        rc = check_word(c, w.v[i], p->rows, *p->n, err);
+    if (rc == 0 && !p->checks)
+        retain(p->rows, p->n, has_word, &(struct wanted){c, &w});
     free_words(&w);
     return rc;
 }
@@ -186,7 +194,7 @@ static bool of_jobs(struct list_row *r, const void *arg)
     return false;
 }
 
-static int by_jobs(struct list_row *rows, size_t *n, struct tern_err *err)
+static int by_jobs(const struct pass *p, struct tern_err *err)
 {
     struct words w;
     int rc = list_filter.jobs.n ? split(&w, &list_filter.jobs, "jobs", err) : 0;
@@ -198,8 +206,8 @@ static int by_jobs(struct list_row *rows, size_t *n, struct tern_err *err)
             rc = tern_err_set(err, TERN_USAGE,
                               "-j '%s': is no job's id, such as 4711, or 4711_3 of an array",
                               w.v[i]);
-    if (rc == 0)
-        retain(rows, n, of_jobs, &w);
+    if (rc == 0 && !p->checks)
+        retain(p->rows, p->n, of_jobs, &w);
     free_words(&w);
     return rc;
 }
@@ -245,21 +253,21 @@ static int no_tag(const char *tag, const struct list_row *rows, size_t n, struct
     return -1;
 }
 
-static int by_tags(struct list_row *rows, size_t *n, struct tern_err *err)
+static int by_tags(const struct pass *p, struct tern_err *err)
 {
     struct words w;
     int rc = list_filter.tags.n ? split(&w, &list_filter.tags, "tag", err) : 0;
 
     if (!list_filter.tags.n)
         return 0;
-    for (size_t k = 0; rc == 0 && k < w.n; k++) {
+    for (size_t k = 0; rc == 0 && p->checks && k < w.n; k++) {
         bool there = false;
-        for (size_t i = 0; i < *n && !there; i++)
-            there = has_tag(&rows[i], w.v[k]);
-        rc = there ? 0 : no_tag(w.v[k], rows, *n, err);
+        for (size_t i = 0; i < *p->n && !there; i++)
+            there = has_tag(&p->rows[i], w.v[k]);
+        rc = there ? 0 : no_tag(w.v[k], p->rows, *p->n, err);
     }
-    if (rc == 0)
-        retain(rows, n, has_tags, &w);
+    if (rc == 0 && !p->checks)
+        retain(p->rows, p->n, has_tags, &w);
     free_words(&w);
     return rc;
 }
@@ -271,15 +279,15 @@ static bool at_that_time(struct list_row *r, const void *arg)
     return r->run->updated_ns >= span[0] && r->run->created_ns <= span[1];
 }
 
-static int by_time(struct list_row *rows, size_t *n, struct tern_err *err)
+static int by_time(const struct pass *p, struct tern_err *err)
 {
     int64_t span[2] = {INT64_MIN, INT64_MAX};
 
     if ((list_filter.since && tern_cmd_parse_time(list_filter.since, &span[0], err) < 0) ||
         (list_filter.until && tern_cmd_parse_time(list_filter.until, &span[1], err) < 0))
         return -1;
-    if (list_filter.since || list_filter.until)
-        retain(rows, n, at_that_time, span);
+    if (!p->checks && (list_filter.since || list_filter.until))
+        retain(p->rows, p->n, at_that_time, span);
     return 0;
 }
 
@@ -374,35 +382,41 @@ static int no_key(const char *key, struct list_row *rows, size_t n, struct tern_
     return -1;
 }
 
-static int by_recipe(struct list_row *rows, size_t *n, struct tern_err *err)
+static int by_recipe(const struct pass *p, struct tern_err *err)
 {
     int rc = 0;
 
     for (size_t k = 0; rc == 0 && k < list_filter.where.n; k++) {
         struct condition c = {0};
-        bool there = *n == 0;
+        bool there = *p->n == 0 || !p->checks;
         rc = parse_condition(list_filter.where.values[k], &c, err);
-        for (size_t i = 0; rc == 0 && i < *n && !there; i++)
-            there = show_recipe_get(list_recipe(&rows[i]), c.key);
+        for (size_t i = 0; rc == 0 && i < *p->n && !there; i++)
+            there = show_recipe_get(list_recipe(&p->rows[i]), c.key);
         if (rc == 0)
-            rc = there ? 0 : no_key(c.key, rows, *n, err);
-        if (rc == 0)
-            retain(rows, n, fulfils, &c);
+            rc = there ? 0 : no_key(c.key, p->rows, *p->n, err);
+        if (rc == 0 && !p->checks)
+            retain(p->rows, p->n, fulfils, &c);
         free(c.key);
     }
     return rc;
 }
 
-int list_filter_apply(struct list_row *rows, size_t *n, struct tern_err *err)
+/* The costly comparisons come last. */
+static int apply(const struct pass *p, struct tern_err *err)
 {
     const struct list_filter *f = &list_filter;
 
-    /* Words are looked for in all runs, the costly comparisons come last. */
-    return by_words(&users_column, &f->users, "user", rows, n, err) < 0 ||
-                   by_words(&states_column, &f->states, "state", rows, n, err) < 0 ||
-                   by_words(&names_column, &f->names, "name", rows, n, err) < 0 ||
-                   by_time(rows, n, err) < 0 || by_tags(rows, n, err) < 0 ||
-                   by_jobs(rows, n, err) < 0 || by_recipe(rows, n, err) < 0
+    return by_words(&users_column, &f->users, "user", p, err) < 0 ||
+                   by_words(&states_column, &f->states, "state", p, err) < 0 ||
+                   by_words(&names_column, &f->names, "name", p, err) < 0 || by_time(p, err) < 0 ||
+                   by_tags(p, err) < 0 || by_jobs(p, err) < 0 || by_recipe(p, err) < 0
                ? -1
                : 0;
+}
+
+int list_filter_apply(struct list_row *rows, size_t *n, struct tern_err *err)
+{
+    const struct pass check = {rows, n, true}, drop = {rows, n, false};
+
+    return apply(&check, err) < 0 || apply(&drop, err) < 0 ? -1 : 0;
 }

@@ -284,6 +284,10 @@ char *show_short_count(char to[16], double v)
     static const char units[] = " kMGTPE";
     int unit = 0;
 
+    if (!isfinite(v)) {
+        snprintf(to, 16, "%s", isnan(v) ? "NaN" : v > 0 ? "inf" : "-inf");
+        return to;
+    }
     for (; fabs(v) >= 999.5 && units[unit + 1]; unit++)
         v /= 1000;
     if (unit)
@@ -301,6 +305,8 @@ char *show_short_seconds(char to[16], double s)
     } units[] = {{86400 * 2, 86400, "d"}, {3600 * 1.5, 3600, "h"}, {99.5, 60, "min"}, {0, 1, "s"}};
     int i = 0;
 
+    if (!isfinite(s))
+        return show_short_count(to, s);
     while (s < units[i].from && units[i].from > 0)
         i++;
     double v = s / units[i].unit;
@@ -383,7 +389,7 @@ int64_t show_steps(const struct tern_ledger_run *r)
 double show_seconds_left(const struct tern_ledger_run *r, const char *state, int64_t steps)
 {
     return state && strcmp(state, "running") == 0 && steps >= 0 && r->last_step >= 0
-               ? (double)(steps - r->last_step) * r->step_seconds
+               ? (double)(steps > r->last_step ? steps - r->last_step : 0) * r->step_seconds
                : NAN;
 }
 

@@ -57,8 +57,8 @@ bool show_silent(const char *run_id);
 const char *show_state(const struct tern_ledger_run *r);
 /* Steps of the whole run, as recorded or by its recipe; -1: not known. */
 int64_t show_steps(const struct tern_ledger_run *r);
-/* Seconds left of a running run, at the pace of its newest step; NAN: it does not run, or that is
- * not known. */
+/* Seconds left of a running run, at the pace of its newest step, 0 behind the last planned one;
+ * NAN: it does not run, or that is not known. */
 double show_seconds_left(const struct tern_ledger_run *r, const char *state, int64_t steps);
 /* Seconds since the newest record; NAN: there is none. */
 double show_age(const struct tern_ledger_run *r);

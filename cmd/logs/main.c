@@ -143,7 +143,7 @@ int main(int argc, char **argv)
         {"grep", 'g', TERN_OPT_TEXT, "ERE", .to.text = &pattern,
          .help = "only lines that this extended regular expression matches"},
         {"since", 'S', TERN_OPT_TEXT, "TIME", .to.text = &since,
-         .help = "only lines since TIME: YYYY-MM-DD[THH:MM[:SS]], now-2hours"},
+         .help = "only lines since TIME: YYYY-MM-DD[THH:MM[:SS][+HH:MM]], now-2hours"},
         {"tail", 'n', TERN_OPT_INT, "LINES", .to.integer = &logs.tail,
          .help = "only the last LINES of them"},
         {"progress", 0, TERN_OPT_FLAG, .to.flag = &logs.progress,

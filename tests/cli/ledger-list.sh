@@ -41,6 +41,11 @@ run tern ledger list -u anne; status 2; err_has "no user 'anne'; did you mean 'a
 is "$(names --name 'cpt-*')" "cpt-a cpt-b" "--name: a pattern"
 is "$(names --name 'x*')" "" "--name: a pattern may fit none"
 run tern ledger list --name cpt-c; status 2; err_has "no run 'cpt-c'; did you mean 'cpt-"
+is "$(names -u bob -N cpt-a)" "" "two filters: a run of another user is none of this one's"
+is "$(names -s done -N cpt-b)" "" "two filters: a run in another state"
+is "$(names -s running -w optimizer.lr=2e-4)" "" "two filters: a value that a run in another state has"
+run tern ledger list -u bob -N cpt-c; status 2; err_has "no run 'cpt-c'; did you mean 'cpt-"; one_line
+is "$(names -s imported)" "" "-s: no run was imported"
 is "$(names -s DONE)" "cpt-a sft" "-s: a state, in any case"
 is "$(names -s running,node_fail)" "cpt-b live" "-s: several states"
 is "$(names -s preempted)" "" "-s: a state that no run is in"
@@ -56,6 +61,15 @@ is "$(names --since now-1hours --until now-0hours)" "cpt-a cpt-b sft live" "--si
 is "$(names --until 2020-01-01)" "" "--until: a time before the runs"
 is "$(names -S 2099-01-01T10:00)" "" "--since: a time after the runs"
 is "$(names --starttime now-1days --endtime 2099-01-01)" "cpt-a cpt-b sft live" "sacct's names of them"
+updated=$(TZ=XST-9 tern ledger list -P -n -o updated -N live)
+is "${updated:19}" "+09:00" "times of -P have their zone"
+is "$(TZ=UTC0 names -N live -S "$updated")" "live" "--since takes a time as tern prints it, with its zone"
+is "$(TZ=UTC0 names -N live -S "${updated/+09:00/-09:00}")" "" "--since: the zone counts"
+is "$(names -E 9999-12-31)|$(names -S now-99999weeks)" "cpt-a cpt-b sft live|cpt-a cpt-b sft live" "--since and --until: times beyond what clocks count"
+for time in 2026-02-31 2026-04-31T10:00 2025-02-29T00:00:00+00:00 2026-11-27T18:30:06+; do
+    run tern ledger list -S $time; status 2; err_has "'$time' is not a time"; one_line
+done
+is "$(names -S 2024-02-29)" "cpt-a cpt-b sft live" "--since: 29 February of a leap year is a day"
 run tern ledger list -E tomorrow; status 2; err_has "is not a time"; one_line
 
 # ---- order
@@ -118,6 +132,15 @@ export TERN_LEDGER=$WORK/broken; mkdir broken
 WRITER_RECIPE='steps: [' "$W" broken new 1 0 1 3 >/dev/null; WRITER_RECIPE=$(head -c 20000 /dev/zero | tr '\0' '{') "$W" broken new 1 0 1 3 >/dev/null
 run tern ledger list; status 0 "recipes that are no YAML are listed"
 run tern ledger list -w steps=1; status 2 "no recipe that is YAML has the key"; one_line
+
+# ---- behind the last planned step, a rate without end, keys that differ in the case
+export TERN_LEDGER=$WORK/past; mkdir past
+id=$(WRITER_SPEED=2 WRITER_STEPS=30 WRITER_RECIPE='env: {path: a, PATH: b}' "$W" past new 1 0 1 40); id=${id%%[!0-9A-Z]*}
+run tern ledger list -P -n -o left,env.path,env.PATH; is "$(cat out)" "0.0|a|b" "no time is left behind the last planned step; keys that differ in the case are two"
+run tern ledger list -n -o left; is "$(cat out)" "0 s" "nor less than none"
+TERN_RUN_SPOOL=$WORK/past/runs/$id/spool/1 tern metric step=41 tokens_per_second=inf step_seconds=inf
+run tern ledger list -n -o tok/s; is "$(cat out)" "inf" "a rate without end has no unit"
+run tern ledger list; status 0 "a run without end is listed"
 
 # ---- OpenMetrics
 run tern ledger list --openmetrics; status 0

@@ -2,6 +2,7 @@
 #include "cmd/ledger/serve.h"
 
 #include "core/base/again.h"
+#include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/report/page.h"
@@ -92,6 +93,22 @@ static void fail(struct serve_answer *a, const struct tern_err *err)
     free(words);
 }
 
+/* As tern ledger list says it: silent, where the run's home shows no sign of life. */
+static const char *state_of(const struct tern_ledger_rows *homes, const struct tern_ledger_run *r)
+{
+    const char *const named = show.ledger;
+
+    for (size_t i = homes->n; i-- > 0;) { /* the first that has it */
+        char *folder = tern_strf("%s/runs/%s", homes->names[i], r->id);
+        if (tern_fs_exists(folder))
+            show.ledger = homes->names[i];
+        free(folder);
+    }
+    const char *state = show_state(r);
+    show.ledger = named;
+    return state;
+}
+
 /* The caller's runs, newest first. */
 static void answer_list(const struct serve *s, struct serve_answer *a)
 {
@@ -106,10 +123,11 @@ static void answer_list(const struct serve *s, struct serve_answer *a)
         json_t *list = json_array();
         for (size_t i = rows.n; i-- > 0 && json_array_size(list) < LIST;) {
             const struct tern_ledger_run *r = &rows.runs[i];
-            json_array_append_new(
-                list, json_pack("{s:o, s:o, s:o, s:o}", "id", show_json_text(r->id), "name",
-                                show_json_text(r->name), "state", show_json_text(r->state), "step",
-                                show_json_int(r->last_step, -1)));
+            json_array_append_new(list,
+                                  json_pack("{s:o, s:o, s:o, s:o}", "id", show_json_text(r->id),
+                                            "name", show_json_text(r->name), "state",
+                                            show_json_text(state_of(&homes, r)), "step",
+                                            show_json_int(r->last_step, -1)));
         }
         put_json(a, list);
     }

@@ -5,7 +5,7 @@ const {el, number} = tern;
 const data = (kind) => [...document.querySelectorAll(`script.${kind}`)].map((e) => JSON.parse(e.textContent));
 const main = document.getElementById("main"), live = data("live")[0];
 /* What was chosen outlives the data. */
-const state = {x: null, unit: "ppl", logPpl: false, logLoss: false, smooth: 0, phases: 0};
+const state = {x: null, unit: "ppl", logPpl: null, logLoss: false, smooth: 0, phases: null, recipes: new Set()};
 const zooms = new Map();
 const show = (runs, page) => {
 const plots = [], refreshes = [];
@@ -70,6 +70,7 @@ const runName = (r) => [tern.swatch(r.color), " ", r.label];
 const choice = (label, list, get, set) => {
     if (list.length > 6) {
         const s = el("select", {"aria-label": label, onchange: () => { set(list[s.selectedIndex][0]); draw(); }}, list.map(([, name]) => el("option", {}, name)));
+        refreshes.push(() => { s.selectedIndex = list.findIndex(([value]) => value === get()); });
         return el("label", {class: "choice"}, el("span", {class: "label"}, label), s);
     }
     const box = el("span", {class: "choice", role: "group", "aria-label": label}, el("span", {class: "label"}, label));
@@ -225,12 +226,13 @@ const setLine = (r, set) => {
 const heldOut = () => {
     const sets = [...new Set(runs.flatMap((r) => r.held_out.map((s) => s.set)))];
     const all = runs.flatMap((r) => r.held_out.flatMap((s) => s.ppl)).filter((v) => v > 0);
-    state.logPpl = Math.max(...all) > 30 * Math.min(...all);
+    const wide = Math.max(...all) > 30 * Math.min(...all); /* holds until the reader chooses */
+    const logPpl = () => state.logPpl === null ? wide : state.logPpl;
     const units = [["ppl", "per token"], ["ppl_byte", "per byte"]].filter(([u]) => runs.some((r) => r.held_out.some((s) => s[u])));
     if (!sets.length) return;
     const s = section("held-out", "Held-out perplexity", "Perplexity of text that no run was trained on; lower is better. Per byte of text, models with different tokenizers can be compared.");
     s.append(el("div", {class: "tools"}, xChoice(), choice("perplexity", units, () => state.unit, (v) => { state.unit = v; }),
-        toggle("log axis", () => state.logPpl, (v) => { state.logPpl = v; })), runLegend(null, true));
+        toggle("log axis", logPpl, (v) => { state.logPpl = v; })), runLegend(null, true));
     const grid = el("div", {class: "grid"});
     for (const set of sets) {
         grid.append(figure(tern.plot(`Held-out perplexity on ${set}`, 270, () => {
@@ -239,7 +241,7 @@ const heldOut = () => {
                 lines: own.map((r) => setLine(r, set)).filter(Boolean),
                 levels: base.flatMap((r) => { const o = r.held_out.find((h) => h.set === set), e = o && o[state.unit + "_ends"];
                     return e ? [{key: r.key, name: r.label, color: r.color, y: e.last}] : []; }),
-                x: axes[state.x], y: {label: state.unit === "ppl" ? "perplexity per token" : "perplexity per byte", unit: tern.plainUnit}, logY: state.logPpl,
+                x: axes[state.x], y: {label: state.unit === "ppl" ? "perplexity per token" : "perplexity per byte", unit: tern.plainUnit}, logY: logPpl(),
             };
         }), set));
     }
@@ -262,7 +264,7 @@ const trainingLoss = () => {
     if (!runs.some((r) => r.curves.loss)) return;
     const s = section("loss", "Training loss");
     const value = el("output", {}, "none");
-    const slider = el("input", {type: "range", min: 0, max: 100, value: 0, step: 1, "aria-label": "smoothing", oninput: () => { state.smooth = Number(slider.value); draw(); }});
+    const slider = el("input", {type: "range", min: 0, max: 100, value: state.smooth, step: 1, "aria-label": "smoothing", oninput: () => { state.smooth = Number(slider.value); draw(); }});
     refreshes.push(() => {
         const last = Math.max(...runs.map((r) => r.curves.loss ? r.curves.loss.step[r.curves.loss.step.length - 1] : 0));
         value.textContent = state.smooth ? `half-life ${number(Math.max(1, Math.round(last * (state.smooth / 100) ** 2 * 0.2)))} steps` : "none";
@@ -321,10 +323,11 @@ const throughput = () => {
             const parts = phases.filter(([m]) => r.curves[m]).map(([m, name, color]) => [meanOf(r.curves[m]), color, name]), whole = parts.reduce((a, p) => a + p[0], 0);
             return row(r.label, [bar(parts, whole || 1), seconds(whole)], "barred");
         }), "bars"));
-        s.append(el("div", {class: "tools"}, choice("phases of", parted.map((r, i) => [i, r.label]), () => state.phases, (v) => { state.phases = v; })),
+        const shown = () => parted.find((r) => r.id === state.phases) || parted[0]; /* the chosen one may have gone */
+        s.append(el("div", {class: "tools"}, choice("phases of", parted.map((r) => [r.id, r.label]), () => shown().id, (v) => { state.phases = v; })),
             legend(phases.filter(([m]) => parted.some((r) => r.curves[m])).map(([m, name, color]) => ({key: m, color, name}))));
         s.append(figure(tern.plot("Phases of a step", 230, () => ({
-            lines: phases.map(([m, name, color]) => curveLine(parted[state.phases], m, {key: m, name, color, show: seconds})).filter(Boolean),
+            lines: phases.map(([m, name, color]) => curveLine(shown(), m, {key: m, name, color, show: seconds})).filter(Boolean),
             levels: [], x: axes[state.x], y: {label: "seconds a step", unit: tern.plainUnit}, logY: true,
         }))));
     }
@@ -433,7 +436,7 @@ const recipes = () => {
     if (runs.length > 1 && page.recipe.length) {
         s.append(table(["key", ...runs.map(runName)], page.recipe.map((d) => row(d.key, d.values.map((v) => v === null ? "\u2013" : words(v)))), "keys"));
     } else if (runs.length > 1) s.append(el("p", {}, "There is no difference."));
-    for (const r of runs) if (r.recipe) s.append(el("details", {}, el("summary", {}, `recipe of ${r.label}`), el("pre", {}, r.recipe)));
+    for (const r of runs) if (r.recipe) s.append(el("details", {open: state.recipes.has(r.id), ontoggle: (e) => state.recipes[e.target.open ? "add" : "delete"](r.id)}, el("summary", {}, `recipe of ${r.label}`), el("pre", {}, r.recipe)));
 };
 
 /* ---------------------------------------------------------------- the page */

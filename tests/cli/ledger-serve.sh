@@ -48,6 +48,9 @@ ask "$S" GET "/data?have=$stamp"; is "$(jq -r '.runs[1].curves.loss.step[-1]' bo
 ask "$S" GET "/data?run=$first"; is "$(jq -r '[.runs[].name] | join(" ")' body)" first "a page may ask for a run by its id"
 ask "$S" GET "/data?run=$second&run=$first"; is "$(jq -r '[.runs[].name] | join(" ")' body)" "second first" "or for several"
 ask "$S" GET /list; code 200 "the list"; is "$(jq -r '[.[].id] | join(" ")' body)" "$evil $second $first" "of all runs, newest first"
+is "$(jq -r '.[1].state' body)" running "with the state of each"
+touch -d '1 hour ago' l/runs/"$second"/spool/*/*; ask "$S" GET /list; is "$(jq -r '.[1].state' body)" "$(tern ledger list -P -n -o state -N second)" "a run whose owner is gone has the state of tern ledger list"
+is "$(jq -r '.[1].state' body)" silent "and is not running"
 grep -q $'\033' body; [ $? = 1 ]; ok $? "no byte of a name is unsafe"; grep -qi '^Content-Type: application/json' answer; ok $? "as JSON"
 ask "$S" HEAD /; code 200 "HEAD"; [ ! -s body ]; ok $? "has no body"
 

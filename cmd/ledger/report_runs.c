@@ -96,8 +96,9 @@ static int find_name(const char *run, char **ret_name, struct tern_err *err)
     for (size_t i = 0; i < rows.n; i++)
         if (strcmp(rows.runs[i].id, id) == 0)
             name = rows.runs[i].name;
+    name = name ? name : "run";
     if (rc == 0)
-        *ret_name = tern_strf("%.100s", name ? name : "run");
+        *ret_name = tern_strf("%.*s", (int)tern_str_first(name, 100), name);
     tern_ledger_rows_free(&rows);
     tern_ledger_close(l);
     show_forget_home(named);

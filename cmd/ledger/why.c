@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { SQL_SECONDS = 30, EVIDENCE_MAX = 8 };
+enum { SQL_SECONDS = 30, EVIDENCE_MAX = 8, NAME_SHOWN = 40 };
 
 static bool whole;
 
@@ -144,15 +144,21 @@ static void print_findings(const struct past *p, uint32_t attempt)
 {
     for (size_t i = 0; i < p->health.n; i++) {
         const struct tern_ledger_health *h = &p->health.health[i];
-        char value[64] = "";
         if (!is_finding(h, attempt))
             continue;
-        if (isfinite(h->value))
-            snprintf(value, sizeof value, " (%.6g %.40s)", h->value, h->unit ? h->unit : "");
+        char *value = isfinite(h->value) ? tern_strf(" (%.6g %s)", h->value, h->unit ? h->unit : "")
+                                         : tern_strdup("");
         show_wrapped("evidence", "check %s%s%s: %s%s%s%s", h->check ? h->check : "",
                      h->node ? " of " : "", h->node ? h->node : "", h->verdict, value,
                      h->text ? ": " : "", h->text ? h->text : "");
+        free(value);
     }
+}
+
+/* Its values came from files of another program: there are no logs and no checkpoints of it. */
+static bool is_imported(const struct tern_ledger_attempt *a)
+{
+    return a->outcome && strcmp(a->outcome, "imported") == 0;
 }
 
 static void print_loss(const struct past *p, size_t i)
@@ -175,7 +181,8 @@ static void print_loss(const struct past *p, size_t i)
     if (isfinite(loss.pause))
         show_wrapped("", "%s until attempt %" PRIu32 " began", show_short_seconds(text, loss.pause),
                      next->attempt);
-    if (next || !a->outcome || strcmp(a->outcome, "done") == 0 || a->last_step < 0)
+    if (next || !a->outcome || strcmp(a->outcome, "done") == 0 || is_imported(a) ||
+        a->last_step < 0)
         return;
     if (p->facts->run->ckpt_step >= a->last_step)
         show_wrapped("lost", "no step: the checkpoint of step %" PRId64 " has all of them",
@@ -222,16 +229,18 @@ static void print_attempt(const struct past *p, size_t i)
     print_events(p, a->attempt);
     if (show_attempt_trains(a))
         print_loss(p, i);
-    if (a->outcome && strcmp(a->outcome, "done") != 0)
+    if (a->outcome && strcmp(a->outcome, "done") != 0 && !is_imported(a))
         show_wrapped("logs", "tern logs %s --attempt %" PRIu32, p->facts->id, a->attempt);
 }
 
 static void print(const struct past *p)
 {
     const struct show_facts *f = p->facts;
+    const char *name = f->run->name ? f->run->name : "";
+    const size_t shown = tern_str_first(name, NAME_SHOWN);
     char wall[16], again[16], waited[16];
 
-    tern_cmd_say("run %s  %.40s: %s", f->id, f->run->name ? f->run->name : "",
+    tern_cmd_say("run %s  %.*s%s: %s", f->id, (int)shown, name, name[shown] ? "+" : "",
                  f->state ? f->state : "unknown");
     show_wrapped("time", "%s in %u attempts; %s of it between them",
                  show_short_seconds(wall, f->wall_s), (unsigned)f->run->attempts,

@@ -23,6 +23,8 @@ paste -d'|' <(times back "$new") <(times ledger "$id") | awk -F'|' '$1 != $3 || 
 ok $? "values have the time at which they were written, to a microsecond"
 is "$(tern ledger list -l back -n -P -o name,state,step)" "again|imported|80" "the list shows the run as imported"
 run tern ledger verify -l back; status 0
+run tern ledger why -l back again; status 0; out_has "ended     imported: "
+! grep -q 'tern logs\|no checkpoint' out; ok $? "why of an imported run names no logs, and loses nothing for want of a checkpoint" || cat out
 run tern ledger show -l back "$new" -a; status 0
 is "$(tern ledger sql -l back -r "$new" -n -P "select group_concat(resumed_step) from attempt")" "0,40" "the second attempt went on from the source's step"
 is "$(ls tmp | wc -l)" 0 "nothing is left aside"

@@ -36,6 +36,8 @@ run tern ledger why lora; out_has "ended     done: the test said so"; ! grep -q 
 id=$(WRITER_NAME=half "$W" ledger new 1 0 1 250 failed); run tern ledger why half; out_has "lost      50 steps, behind the newest checkpoint, of step 200"
 id=$(WRITER_NAME=early "$W" ledger new 1 0 1 50 failed); run tern ledger why early; out_has "lost      50 steps: there is no checkpoint"
 WRITER_NAME=early "$W" ledger "${id%%[!0-9A-Z]*}" 2 0 1 20 >/dev/null; touch -d '1 hour ago' ledger/runs/"${id%%[!0-9A-Z]*}"/spool/2/*; run tern ledger why early; out_has "no end is recorded, and its owner is silent"
+WRITER_NAME=$(printf '%039d\303\244\303\244nd more' 0) "$W" ledger new 1 0 1 1 failed >/dev/null
+run tern ledger why latest; has out "$(printf '%039d\303\244+: failed' 0)" "why: a long name is cut between two characters" || head -1 out
 run tern ledger why crsh; status 2; err_has "did you mean 'crash'?"; one_line
 
 # ---- compare

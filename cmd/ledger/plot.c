@@ -22,7 +22,7 @@ static int draw(struct metrics *m, struct tern_err *err)
     double *smooth[MAX_LINES] = {NULL};
     struct plot_marks marks = {0};
     struct tern_ledger_rows run = {0};
-    char *title = NULL;
+    char *title = NULL, smooth_words[40];
     int rc = -1;
 
     if (tern_ledger_runs(m->ledger, &run, err) < 0 ||
@@ -40,8 +40,9 @@ static int draw(struct metrics *m, struct tern_err *err)
                                              .quantity = (int)k,
                                              .sign = m->n > 1 ? tern_report_sign(k) : '\0'};
     }
-    title = tern_strf("%s  %s%s", run.n && run.runs[0].name ? run.runs[0].name : "",
-                      m->n == 1 ? m->names[0] : "", plot.log_y ? "  (log)" : "");
+    title = tern_strf("%s  %s%s%s", run.n && run.runs[0].name ? run.runs[0].name : "",
+                      m->n == 1 ? m->names[0] : "", plot_smooth_words(smooth_words),
+                      plot.log_y ? "  (log)" : "");
     struct tern_report_plot p = {
         .title = title, .x_label = m->axis.label, .lines = lines, .n_lines = m->n};
     rc = plot_print(&p, &marks, err);
@@ -54,22 +55,24 @@ out:
     return rc;
 }
 
-static int print_json(const struct tern_ledger_series *s, char *const *names, size_t n,
-                      struct tern_err *err)
+/* As drawn: x is the place of the step on the axis. */
+static int print_json(const struct metrics *m, struct tern_err *err)
 {
     json_t *top = json_object();
 
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < m->n; k++) {
+        const struct tern_ledger_series *s = &m->series[k];
         json_t *points = json_array();
-        for (size_t i = 0; i < s[k].n; i++) {
+        for (size_t i = 0; i < s->n; i++) {
             json_t *p = json_object();
-            json_object_set_new(p, "step", json_integer((json_int_t)s[k].step[i]));
-            tern_json_set_real(p, "value", "class", s[k].value[i]);
-            json_object_set_new(p, "attempt", json_integer(s[k].attempt[i]));
-            json_object_set_new(p, "time", show_json_time(s[k].wall_ns[i]));
+            json_object_set_new(p, "step", json_integer((json_int_t)s->step[i]));
+            show_json_number(p, "x", plot_axis_at(&m->axis, &m->facts, s->step[i]));
+            tern_json_set_real(p, "value", "class", s->value[i]);
+            json_object_set_new(p, "attempt", json_integer(s->attempt[i]));
+            json_object_set_new(p, "time", show_json_time(s->wall_ns[i]));
             json_array_append_new(points, p);
         }
-        json_object_set_new(top, names[k], points);
+        json_object_set_new(top, m->names[k], points);
     }
     return show_json(top, err);
 }
@@ -116,7 +119,7 @@ static int plot_metrics(int n_args, char **args, struct tern_err *err)
         if (tern_ledger_series(m.ledger, m.names[k], plot.all, &m.series[k], err) < 0)
             rc = name_metrics(m.ledger, err);
     if (rc == 0)
-        rc = show.json ? print_json(m.series, m.names, m.n, err) : draw(&m, err);
+        rc = show.json ? print_json(&m, err) : draw(&m, err);
     for (size_t k = 0; k < m.n; k++)
         tern_ledger_series_free(&m.series[k]);
     if (m.ledger != m.facts.ledger)
@@ -127,6 +130,7 @@ static int plot_metrics(int n_args, char **args, struct tern_err *err)
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
+    plot_smooth_odd();
     if (plot.held_out)
         return plot_held_out(n_args, args, err);
     if (plot.baseline || plot.sets.n || plot.a_byte)
@@ -153,7 +157,7 @@ static const struct tern_opt opts[] = {
     SHOW_OPT_PRICE,
     {"log", 0, TERN_OPT_FLAG, .to.flag = &plot.log_y, .help = "logarithmic values"},
     {"smooth", 0, TERN_OPT_INT, "N", .to.integer = &plot.smooth,
-     .help = "draw means of N values: each with as many before as behind it"},
+     .help = "draw means of N values, an odd number: each with as many before as behind it"},
     {"all", 0, TERN_OPT_FLAG, .to.flag = &plot.all,
      .help = "also values that a later attempt superseded"},
     {"ascii", 0, TERN_OPT_FLAG, .to.flag = &plot.ascii, .help = "no braille (also without UTF-8)"},

@@ -39,6 +39,10 @@ int plot_marks_add(struct plot_marks *m, struct tern_ledger *l, const struct sho
 /* Print the picture: `p` has its title, labels, lines and rows of marks; the rest is set here. */
 int plot_print(struct tern_report_plot *p, const struct plot_marks *m, struct tern_err *err);
 
+/* An even number of --smooth becomes one more, and is told. */
+void plot_smooth_odd(void);
+/* ", means of 5"; "" without --smooth. */
+const char *plot_smooth_words(char to[40]);
 /* y [n], or with --smooth N a malloc'ed mean of it; free what *ret_made is set to. */
 const double *plot_smoothed(const double *y, size_t n, double **ret_made);
 

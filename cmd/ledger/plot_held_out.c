@@ -170,14 +170,12 @@ static char *label(const struct held_out *h, const struct curve *c, bool baselin
 
 static char *title(const struct held_out *h)
 {
-    char smooth[64] = "";
+    char smooth[40];
 
-    if (plot.smooth > 1)
-        snprintf(smooth, sizeof smooth, ", means of %d", (int)plot.smooth);
     return tern_strf("%s%sperplexity a %s%s%s%s%s", h->runs.n == 1 ? h->runs.runs[0].label : "",
                      h->runs.n == 1 ? "  " : "", plot.a_byte ? "byte" : "token",
-                     h->n_sets == 1 ? " on " : "", h->n_sets == 1 ? h->sets[0] : "", smooth,
-                     plot.log_y ? "  (log)" : "");
+                     h->n_sets == 1 ? " on " : "", h->n_sets == 1 ? h->sets[0] : "",
+                     plot_smooth_words(smooth), plot.log_y ? "  (log)" : "");
 }
 
 static int draw(struct held_out *h, struct tern_err *err)

@@ -1,6 +1,9 @@
 /* The axes, marks and the printing of tern ledger plot. */
 #include "cmd/ledger/plot.h"
 
+#include "core/base/log.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +135,24 @@ int plot_print(struct tern_report_plot *p, const struct plot_marks *m, struct te
     p->mark_help = "R restart, C checkpoint";
     tern_report_plot(&b, p);
     return show_buf(&b, err);
+}
+
+void plot_smooth_odd(void)
+{
+    if (plot.smooth == 0 || plot.smooth % 2 == 1)
+        return;
+    plot.smooth++;
+    if (!show.json)
+        tern_warn("--smooth: means of %" PRId64 " values, as many before as behind each",
+                  plot.smooth);
+}
+
+const char *plot_smooth_words(char to[40])
+{
+    *to = '\0';
+    if (plot.smooth > 1)
+        snprintf(to, 40, ", means of %" PRId64, plot.smooth);
+    return to;
 }
 
 const double *plot_smoothed(const double *y, size_t n, double **ret_made)

@@ -235,15 +235,26 @@ static void put_row(struct tern_buf *to, const struct tern_report_plot *p, const
     tern_buf_puts(to, "\n");
 }
 
+/* About `want` ticks; where that leaves none, up to `most`: a low picture has a scale, too. */
+static int find_ticks(struct tern_report_range r, bool log, int want, int most,
+                      double to[TERN_REPORT_TICKS])
+{
+    int n, max = clamp(want, 1, TERN_REPORT_TICKS - 1);
+
+    do
+        n = log ? tern_report_log_ticks(r.lo, r.hi, max, to)
+                : tern_report_ticks(r.lo, r.hi, max, to);
+    while (n == 0 && ++max <= most);
+    return n;
+}
+
 static void put_rows(struct tern_buf *to, const struct tern_report_plot *p, const struct canvas *c)
 {
-    const int max = c->rows / 3 < TERN_REPORT_TICKS ? c->rows / 3 : TERN_REPORT_TICKS - 1;
     double at[2][TERN_REPORT_TICKS];
     int n[2] = {0, 0};
 
     for (int k = 0; k <= c->two; k++)
-        n[k] = p->log_y ? tern_report_log_ticks(c->y[k].lo, c->y[k].hi, max, at[k])
-                        : tern_report_ticks(c->y[k].lo, c->y[k].hi, max, at[k]);
+        n[k] = find_ticks(c->y[k], p->log_y, c->rows / 3, c->rows, at[k]);
     for (int row = 0; row < c->rows; row++) {
         struct labels labels = {{"", ""}};
         for (int k = 0; k <= c->two; k++)
@@ -324,8 +335,8 @@ static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
                        const struct canvas *c)
 {
     double at[TERN_REPORT_TICKS];
-    int max = c->columns / 12 < TERN_REPORT_TICKS ? c->columns / 12 : TERN_REPORT_TICKS - 1;
-    int n = tern_report_ticks(c->x0, c->x1, max, at);
+    const struct tern_report_range all = {c->x0, c->x1, true};
+    int n = find_ticks(all, /* log= */ false, c->columns / 12, c->columns / 6, at);
     struct tern_buf marks = {0};
     int used = 0, placed = 0;
 

@@ -187,7 +187,7 @@ void tern_report_tick_label(char *to, size_t n, double v)
 
 void tern_report_smooth(double *to, const double *from, size_t n, size_t window)
 {
-    const size_t side = window > 0 ? (window - 1) / 2 : 0;
+    const size_t side = window / 2;
 
     for (size_t i = 0; i < n; i++) {
         size_t reach = side, counted = 0;

@@ -104,8 +104,9 @@ void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p);
 /* The sign of line `i`: o x + * ..., again and again. */
 char tern_report_sign(size_t i);
 
-/* to[n]: means of up to `window` values around each, of as many before as behind; a value that is
- * not finite stays, and enters no mean.  `to` and `from` may not overlap. */
+/* to[n]: means of up to `window` values around each, of as many before as behind, so an even window
+ * is one more; a value that is not finite stays, and enters no mean.  `to` and `from` may not
+ * overlap. */
 void tern_report_smooth(double *to, const double *from, size_t n, size_t window);
 
 /* Does the environment's locale (LC_ALL, LC_CTYPE, LANG) speak UTF-8? */

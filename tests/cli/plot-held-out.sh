@@ -42,7 +42,16 @@ assert base["baseline"] and [p["step"] for p in base["points"]] == [300] and len
 P
 run tern ledger plot full --held-out --all --set general --json; python3 -c 'import json; c, = json.load(open("out")); assert [(p["step"], p["attempt"]) for p in c["points"]] == [(100, 1), (200, 1), (300, 1), (300, 2), (400, 2)], c'; ok $? "--all: superseded results, too"
 run tern ledger plot --held-out; out_has "base  perplexity a token"
-run tern ledger plot lora loss --against tokens --json; status 0
+run tern ledger plot lora loss --against tokens --json; python3 - out <<'P'; ok $? "--json of metrics: points have their place on the axis"
+import json, sys
+points = json.load(open(sys.argv[1]))["loss"]
+assert len(points) == 400 and all(p["x"] == 1000 * p["step"] for p in points), points[:2]
+P
+run tern ledger plot lora loss --json; python3 -c 'import json; assert all(p["x"] == p["step"] for p in json.load(open("out"))["loss"])'; ok $? "--json of metrics: that of steps is the step"
+# An even number of values has no middle.
+run tern ledger plot lora loss --smooth 3; status 0; mv out odd; [ ! -s err ]; ok $? "--smooth 3 says nothing"; has odd "loss, means of 3"
+run tern ledger plot lora loss --smooth 2; status 0; cmp odd out; ok $? "--smooth 2 draws what --smooth 3 draws"; err_has "means of 3 values"; one_line
+run tern ledger plot lora --held-out --smooth 2; out_has "means of 3"
 # Names are other people's: they are shown, and command nothing.
 make "$(printf 'evil\033[2J\xe2\x80\xae')" 1 100 1.2 1 0 1 200 done
 run tern ledger plot latest lora --held-out; status 0; ! LC_ALL=C grep -qE "$(printf '[\001-\010\013-\037\177]|\342\200\256')" out; ok $? "a run's name is no command of a terminal"

@@ -257,6 +257,38 @@ static void test_mark_rows(void)
     has(s, "\nseconds +  0 ", "a long name of the axis is cut");
 }
 
+/* Of a picture as low as can be. */
+static void test_low(void)
+{
+    static const double values[][4] = {{11, 13, 17, 19}, {41, 43, 44, 47}, {1.2, 1.5, 1.3, 1.9}};
+    const struct tern_report_mark mark = {.x = 100, .sign = 'C'};
+    int least = 99;
+
+    for (int rows = 8; rows < 12; rows++)
+        for (size_t i = 0; i < 3; i++) {
+            const struct tern_report_line line = {
+                .label = "one", .x = steps, .y = values[i], .n = 4};
+            const char *s = plot((struct tern_report_plot){.title = "t",
+                                                           .columns = 80,
+                                                           .rows = rows,
+                                                           .utf8 = true,
+                                                           .lines = &line,
+                                                           .n_lines = 1,
+                                                           .marks = &mark,
+                                                           .n_marks = 1});
+            int n = 0;
+            for (const char *at = s; (at = strstr(at, "┤")); at++)
+                n++;
+            least = n < least ? n : least;
+        }
+    ok(least >= 1, "a picture of few rows has a number at its side");
+    const struct tern_report_line two[] = {
+        {.label = "one", .x = steps, .y = low, .n = 4},
+        {.label = "two", .x = steps, .y = high, .n = 4, .quantity = 1}};
+    has(plot((struct tern_report_plot){.columns = 30, .rows = 8, .lines = two, .n_lines = 2}),
+        "\n           0", "a narrow picture has a number below it");
+}
+
 static void test_log_ticks(void)
 {
     const double decade[] = {9, 11, 20, 42};
@@ -292,6 +324,8 @@ static void test_smooth(void)
     ok(to[0] == 1 && to[5] == 10, "smoothing keeps the first and the last value");
     ok(to[1] == 3, "smoothing: the mean of three");
     ok(to[2] == 4 && isnan(to[3]) && to[4] == 9, "smoothing: a NaN stays, and enters no mean");
+    tern_report_smooth(to, y, 6, 2);
+    ok(to[1] == 3 && to[2] == 4 && to[4] == 9, "smoothing over two takes one more");
     tern_report_smooth(to, y, 6, 0);
     ok(to[1] == 2 && to[4] == 8, "smoothing over nothing changes nothing");
     tern_report_smooth(to, y, 6, 100);
@@ -379,6 +413,7 @@ int main(void)
     test_scales();
     test_level();
     test_mark_rows();
+    test_low();
     test_log_ticks();
     test_smooth();
     return tap_done();

@@ -32,6 +32,10 @@ static void lines(void)
     ok(line == 5, "lines are counted to the last, which has no newline");
     free(s);
     ok(!tern_apply_line(&at, &line), "there is no line after the last");
+    at = "A=1 # and \\\nB=2";
+    s = tern_apply_line(&at, &line);
+    is(s, "A=1", "a comment that ends with a backslash does not go on");
+    free(s);
 }
 
 static void values(void)

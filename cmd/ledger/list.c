@@ -22,16 +22,17 @@ static const char *sort_by;
 static bool openmetrics;
 
 struct list {
+    bool recipes; /* a field or filter needs them */
     struct list_home *homes;
     size_t n_homes;
     struct list_row *rows;
     size_t n;
 };
 
-static int read_home(struct list_home *h, struct tern_err *err)
+static int read_home(struct list_home *h, bool recipes, struct tern_err *err)
 {
     struct tern_ledger *l = tern_ledger_open(h->dir, err);
-    int rc = !l || tern_ledger_runs(l, &h->runs, err) < 0 ||
+    int rc = !l || (recipes ? tern_ledger_runs : tern_ledger_runs_brief)(l, &h->runs, err) < 0 ||
                      (list_filter.jobs.n && tern_ledger_attempts(l, &h->attempts, err) < 0)
                  ? -1
                  : 0;
@@ -78,7 +79,7 @@ static int read_homes(struct list *list, const struct tern_ledger_rows *dirs, st
         return -1;
     for (; list->n_homes < dirs->n; list->n_homes++) {
         list->homes[list->n_homes].dir = dirs->names[list->n_homes];
-        if (read_home(&list->homes[list->n_homes], err) == 0)
+        if (read_home(&list->homes[list->n_homes], list->recipes, err) == 0)
             continue;
         if (dirs->n == 1)
             return -1;
@@ -138,6 +139,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         goto out;
     }
     show.all |= list_filter.users.n > 0;
+    list.recipes = list_filter.where.n > 0 || list_fields_have_keys(&fields);
     if (show_want_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &dirs, err) < 0 ||
         read_homes(&list, &dirs, err) < 0 || list_filter_apply(list.rows, &list.n, err) < 0 ||
         (sort_by && list_fields_sort(&fields, sort_by, list.rows, list.n, err) < 0))

@@ -36,6 +36,8 @@ int list_fields_make(struct list_fields *ret_fields, const char *format, const c
                      struct tern_err *err);
 /* Which are shown: those of `format`. */
 int list_fields_show(struct list_fields *f, const char *format, struct tern_err *err);
+/* Is a key of the recipe among them? */
+bool list_fields_have_keys(const struct list_fields *f);
 void list_fields_free(struct list_fields *f);
 void list_fields_cells(const struct list_fields *f, struct show_cells *t, struct list_row *r);
 json_t *list_fields_json(struct list_row *r);

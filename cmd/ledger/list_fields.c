@@ -122,6 +122,11 @@ int list_fields_show(struct list_fields *f, const char *format, struct tern_err 
     return 0;
 }
 
+bool list_fields_have_keys(const struct list_fields *f)
+{
+    return f->n > N_FIELDS;
+}
+
 void list_fields_free(struct list_fields *f)
 {
     for (size_t i = N_FIELDS; i < f->n; i++)

@@ -9,6 +9,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,25 +116,6 @@ int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *
         catalogue, "checkpoint", err);
 }
 
-/* Does the catalogue hold what run.db holds?  *running: its newest attempt has no end there. */
-static bool up_to_date(sqlite3_stmt *get, const char *run_id,
-                       const struct tern_ledger_db_stamp *now, bool *running)
-{
-    bool same = false;
-
-    *running = true;
-    sqlite3_bind_text(get, 1, run_id, -1, SQLITE_STATIC);
-    if (sqlite3_step(get) == SQLITE_ROW) {
-        same = (uint64_t)sqlite3_column_int64(get, 0) == now->inode &&
-               sqlite3_column_int64(get, 1) == now->mtime_ns &&
-               sqlite3_column_int64(get, 2) == now->bytes;
-        const char *state = (const char *)sqlite3_column_text(get, 3);
-        *running = !state || strcmp(state, "running") == 0;
-    }
-    sqlite3_reset(get);
-    return same;
-}
-
 /* The run's snapshot, or its spools where the snapshot cannot be copied from. */
 static int open_sound(const char *ledger_dir, const char *run_id, const char *path, sqlite3 **run,
                       struct tern_ledger_db_stamp *stamp, struct tern_err *err)
@@ -147,57 +130,62 @@ static int open_sound(const char *ledger_dir, const char *run_id, const char *pa
     return rc < 0 ? -1 : tern_ledger_fold_whole(ledger_dir, run_id, run, err);
 }
 
-/* Bring one run's rows up to date, from its snapshot or (`fresh`) with the tail of its spools. */
-static int refresh_run(const char *ledger_dir, const char *run_id, sqlite3 *db, sqlite3_stmt *get,
-                       bool fresh, bool *changed, struct tern_err *err)
-{
-    char *path = tern_ledger_run_db(ledger_dir, run_id);
+/* A run in the catalogue: the run.db that its rows came from, and whether it went on then. */
+struct source {
+    char id[TERN_ULID_SIZE];
     struct tern_ledger_db_stamp stamp;
-    sqlite3 *run = NULL;
     bool running;
-    int rc = 1;
+};
 
-    tern_ledger_db_stamp(path, &stamp);
-    bool same = up_to_date(get, run_id, &stamp, &running);
-    if (fresh && (!same || running))
-        rc = tern_ledger_fold_light(ledger_dir, run_id, &run, err);
-    else if (!same)
-        rc = open_sound(ledger_dir, run_id, path, &run, &stamp, err);
-    if (rc == 0) {
-        *changed = true;
-        rc = tern_ledger_catalogue_take(db, run_id, run, &stamp, err);
+struct refresh {
+    const char *ledger_dir;
+    sqlite3 *db;
+    int runs;   /* the folder of the runs */
+    bool fresh; /* with the tails of the spools */
+    struct source *sources;
+    size_t n, cap; /* of `sources`, in the order of their ids */
+    size_t hidden;
+    bool *changed;
+};
+
+static int add_source(struct refresh *r, sqlite3_stmt *st, struct tern_err *err)
+{
+    const char *id = (const char *)sqlite3_column_text(st, 0);
+    const char *state = (const char *)sqlite3_column_text(st, 4);
+
+    if (!id)
+        return 0;
+    if (r->n == r->cap) {
+        const size_t cap = r->cap ? 2 * r->cap : 256;
+        struct source *more = cap > MAX_RUNS ? NULL : realloc(r->sources, cap * sizeof *more);
+        if (!more)
+            return tern_err_set(err, TERN_FAILED, "%s: too many runs", r->ledger_dir);
+        r->sources = more;
+        r->cap = cap;
     }
-    sqlite3_close(run);
-    free(path);
-    return rc < 0 ? -1 : 0;
+    struct source *s = &r->sources[r->n++];
+    snprintf(s->id, sizeof s->id, "%s", id);
+    s->stamp = (struct tern_ledger_db_stamp){.inode = (uint64_t)sqlite3_column_int64(st, 1),
+                                             .mtime_ns = sqlite3_column_int64(st, 2),
+                                             .bytes = sqlite3_column_int64(st, 3)};
+    s->running = !state || strcmp(state, "running") == 0;
+    return 0;
 }
 
-/* Rows of runs whose folder is gone are removed. */
-static int forget(sqlite3 *db, const struct tern_ledger_rows *ids, bool *changed,
-                  struct tern_err *err)
+static int read_sources(struct refresh *r, struct tern_err *err)
 {
-    struct tern_ledger_rows gone = {0};
-    sqlite3_stmt *st = tern_ledger_db_prepare(db, "SELECT run_id FROM source", err);
-    int rc = st ? 0 : -1;
+    sqlite3_stmt *st = tern_ledger_db_prepare(
+        r->db,
+        "SELECT s.run_id, s.inode, s.mtime_ns, s.bytes, r.state FROM source s LEFT JOIN run r ON"
+        " r.id = s.run_id ORDER BY s.run_id",
+        err);
+    int rc = st ? 0 : -1, step = SQLITE_DONE;
 
-    while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
-        const char *id = (const char *)sqlite3_column_text(st, 0);
-        if (!id)
-            continue;
-        if (ids->n && bsearch(&id, ids->names, ids->n, sizeof *ids->names, by_text))
-            continue;
-        const char **name = tern_ledger_rows_add(&gone, sizeof *name, MAX_RUNS, err);
-        if (!name)
-            rc = -1;
-        else
-            *name = tern_ledger_text(&gone.texts, id);
-    }
+    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW)
+        rc = add_source(r, st, err);
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = tern_ledger_db_fail(r->db, err, r->ledger_dir);
     sqlite3_finalize(st);
-    for (size_t i = 0; rc == 0 && i < gone.n; i++) {
-        *changed = true;
-        rc = remove_run(db, gone.names[i], err);
-    }
-    tern_ledger_rows_free(&gone);
     return rc;
 }
 
@@ -211,40 +199,101 @@ static bool may_read(const char *ledger_dir, const char *run_id)
     return may;
 }
 
+/* Bring one run's rows up to date, from its snapshot or with the tail of its spools.  `had`: what
+ * the catalogue has of it, or NULL. */
+static int refresh_run(struct refresh *r, const char *run_id, const struct source *had,
+                       struct tern_err *err)
+{
+    char name[TERN_ULID_SIZE + sizeof "/run.db"];
+    struct tern_ledger_db_stamp now;
+    sqlite3 *run = NULL;
+    int rc = 1;
+
+    snprintf(name, sizeof name, "%s/run.db", run_id);
+    tern_ledger_db_stamp_at(r->runs, name, &now);
+    const bool same = had && had->stamp.inode == now.inode && had->stamp.mtime_ns == now.mtime_ns &&
+                      had->stamp.bytes == now.bytes;
+    if (same && !(r->fresh && had->running))
+        return 0;
+    if (!may_read(r->ledger_dir, run_id)) {
+        r->hidden++;
+        return 0;
+    }
+    char *path = tern_ledger_run_db(r->ledger_dir, run_id);
+    if (r->fresh)
+        rc = tern_ledger_fold_light(r->ledger_dir, run_id, &run, err);
+    else
+        rc = open_sound(r->ledger_dir, run_id, path, &run, &now, err);
+    if (rc == 0) {
+        *r->changed = true;
+        rc = tern_ledger_catalogue_take(r->db, run_id, run, &now, err);
+    }
+    sqlite3_close(run);
+    free(path);
+    return rc < 0 ? -1 : 0;
+}
+
+/* Rows of a run whose folder is gone are removed. */
+static int forget(struct refresh *r, const struct source *s, struct tern_err *err)
+{
+    *r->changed = true;
+    return remove_run(r->db, s->id, err);
+}
+
+/* Both lists are in order. */
+static int refresh_all(struct refresh *r, const struct tern_ledger_rows *ids, struct tern_err *err)
+{
+    size_t k = 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < ids->n; i++) {
+        const char *id = ids->names[i];
+        const struct source *had = NULL;
+        struct tern_err why = {0};
+        for (int order = -1; rc == 0 && k < r->n && order < 0 && !had;) {
+            order = strcmp(r->sources[k].id, id);
+            if (order < 0)
+                rc = forget(r, &r->sources[k++], err);
+            else if (order == 0)
+                had = &r->sources[k++];
+        }
+        /* One run that cannot be read must not hide the others. */
+        if (rc == 0 && refresh_run(r, id, had, &why) < 0)
+            tern_warn("run %s is left out: %s", id, why.text);
+    }
+    while (rc == 0 && k < r->n)
+        rc = forget(r, &r->sources[k++], err);
+    return rc;
+}
+
 int tern_ledger_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,
                                   struct tern_err *err)
 {
+    struct refresh r = {
+        .ledger_dir = ledger_dir, .db = db, .runs = -1, .fresh = fresh, .changed = changed};
     struct tern_ledger_rows ids = {0};
-    size_t hidden = 0;
-    sqlite3_stmt *get = tern_ledger_db_prepare(
-        db,
-        "SELECT s.inode, s.mtime_ns, s.bytes, r.state FROM source s LEFT JOIN run r ON"
-        " r.id = s.run_id WHERE s.run_id = ?",
-        err);
+    char *dir = tern_fs_join(ledger_dir, "runs");
     int rc = -1;
 
     *changed = false;
-    if (!get || tern_ledger_ids(ledger_dir, &ids, err) < 0 ||
+    if (tern_ledger_ids(ledger_dir, &ids, err) < 0 || read_sources(&r, err) < 0 ||
         tern_ledger_db_exec(db, "BEGIN", err) < 0)
         goto out;
-    for (size_t i = 0; i < ids.n; i++) {
-        struct tern_err why = {0};
-        if (!may_read(ledger_dir, ids.names[i])) {
-            hidden++;
-            continue;
-        }
-        /* One run that cannot be read must not hide the others. */
-        if (refresh_run(ledger_dir, ids.names[i], db, get, fresh, changed, &why) < 0)
-            tern_warn("run %s is left out: %s", ids.names[i], why.text);
-    }
-    if (hidden)
-        tern_info("%s: %zu run%s there may not be read", ledger_dir, hidden,
-                  hidden == 1 ? "" : "s");
-    if (forget(db, &ids, changed, err) < 0 || tern_ledger_db_exec(db, "COMMIT", err) < 0)
+    if (ids.n && (r.runs = TERN_AGAIN(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC))) < 0) {
+        tern_err_sys(err, "%s: cannot open folder", dir);
         goto out;
-    rc = 0;
+    }
+    rc = refresh_all(&r, &ids, err);
+    if (r.hidden)
+        tern_info("%s: %zu run%s there may not be read", ledger_dir, r.hidden,
+                  r.hidden == 1 ? "" : "s");
+    if (rc == 0)
+        rc = tern_ledger_db_exec(db, "COMMIT", err);
 out:
-    sqlite3_finalize(get);
+    if (r.runs >= 0)
+        close(r.runs);
+    free(r.sources);
+    free(dir);
     tern_ledger_rows_free(&ids);
     return rc;
 }
@@ -255,7 +304,7 @@ int tern_ledger_catalogue_load(const char *path, sqlite3 **out, struct tern_ledg
     sqlite3 *db = NULL;
     int rc = tern_ledger_db_load(path, tern_schema_catalogue, &db, stamp, err);
 
-    if (rc == 0 && !tern_ledger_db_sound(db)) {
+    if (rc == 0 && !tern_ledger_db_is_sealed(path, stamp) && !tern_ledger_db_sound(db)) {
         tern_warn("%s: is damaged; it is made again", path);
         sqlite3_close(db);
         rc = 1;
@@ -293,7 +342,7 @@ static int publish(const char *ledger_dir, const char *path, sqlite3 *db,
     int rc = tern_ledger_catalogue_bits(ledger_dir, &bits, err);
 
     if (rc == 0)
-        rc = tern_ledger_db_publish(db, path, runs, bits, base, err);
+        rc = tern_ledger_db_publish(db, path, runs, bits, /* sealed= */ true, base, err);
     free(runs);
     return rc;
 }

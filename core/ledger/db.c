@@ -29,16 +29,33 @@ static const int64_t max_bytes = (int64_t)16 << 30;
 /* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
 enum { VERSION_STRICT = 2, VERSION_WITHOUT_SPANS = 3 };
 
-void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp)
+static struct tern_ledger_db_stamp stamp_of(const struct stat *st)
+{
+    return (struct tern_ledger_db_stamp){.inode = st->st_ino,
+                                         .mtime_ns = st->st_mtim.tv_sec * 1000000000LL +
+                                                     st->st_mtim.tv_nsec,
+                                         .bytes = st->st_size};
+}
+
+void tern_ledger_db_stamp_at(int dir, const char *path, struct tern_ledger_db_stamp *stamp)
 {
     struct stat st;
+    const bool there = TERN_AGAIN(fstatat(dir, path, &st, 0)) == 0;
 
-    *stamp = (struct tern_ledger_db_stamp){0};
-    if (TERN_AGAIN(stat(path, &st)) == 0)
-        *stamp = (struct tern_ledger_db_stamp){.inode = st.st_ino,
-                                               .mtime_ns = st.st_mtim.tv_sec * 1000000000LL +
-                                                           st.st_mtim.tv_nsec,
-                                               .bytes = st.st_size};
+    *stamp = there ? stamp_of(&st) : (struct tern_ledger_db_stamp){0};
+}
+
+void tern_ledger_db_stamp_of(int fd, struct tern_ledger_db_stamp *stamp)
+{
+    struct stat st;
+    const bool there = TERN_AGAIN(fstat(fd, &st)) == 0;
+
+    *stamp = there ? stamp_of(&st) : (struct tern_ledger_db_stamp){0};
+}
+
+void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp)
+{
+    tern_ledger_db_stamp_at(AT_FDCWD, path, stamp);
 }
 
 int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
@@ -123,10 +140,14 @@ static int copy_pages(sqlite3 *from, sqlite3 *to)
 int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
 {
     sqlite3 *db;
-    char head[100];
+    /* A row of the catalogue has a recipe of some kB: on pages of 4 KiB each would fill one, and
+     * twice the bytes be read.  run.db has many tables, and may be small. */
+    const int page_bytes = strcmp(schema, tern_schema_catalogue) == 0 ? 32768 : 4096;
+    char head[140];
 
-    snprintf(head, sizeof head, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-             TERN_SCHEMA_APPLICATION, TERN_SCHEMA_VERSION);
+    snprintf(head, sizeof head,
+             "PRAGMA page_size = %d; PRAGMA application_id = %d; PRAGMA user_version = %d;",
+             page_bytes, TERN_SCHEMA_APPLICATION, TERN_SCHEMA_VERSION);
     if (open_db(":memory:", &db, err) < 0)
         return -1;
     if (tern_ledger_db_exec(db, head, err) < 0 || tern_ledger_db_exec(db, schema, err) < 0) {
@@ -514,7 +535,7 @@ static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_
     return 0;
 }
 
-int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits, bool sealed,
                            const struct tern_ledger_db_stamp *base, struct tern_err *err)
 {
     struct tern_fs_new f;
@@ -536,6 +557,8 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
     rc = check_owner(&f, of, err);
     if (rc == 0)
         rc = write_pages(db, &f, err);
+    if (rc == 0 && sealed)
+        rc = tern_ledger_db_seal(f.fd, path, err);
     if (rc == 0 && fchmod(f.fd, (bits & 0444) | 0400) < 0)
         rc = tern_err_sys(err, "%s: cannot set its mode", path);
     if (rc == 0) {

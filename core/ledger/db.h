@@ -7,6 +7,12 @@
  *     | SQLite's header: application_id, version 5  | tables of schema.h  | views on them |
  *     +---------------------------------------------+---------------------+---------------+
  *
+ * ledger.db ends in a seal of 16 bytes, behind the pages that SQLite counts:
+ *
+ *     +----------+------------------------------------+------------------------------+
+ *     | ternseal | CRC-32C of the pages (LE)          | 0                            |
+ *     +----------+------------------------------------+------------------------------+
+ *
  * So no journal, lock or half-written database is ever on a disk. */
 #ifndef TERN_LEDGER_DB_H
 #define TERN_LEDGER_DB_H
@@ -27,6 +33,9 @@ struct tern_ledger_db_stamp {
 
 /* The stamp of the file at `path` now; none is no error. */
 void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp);
+/* The same of a path from the folder `dir`, and of an open file. */
+void tern_ledger_db_stamp_at(int dir, const char *path, struct tern_ledger_db_stamp *stamp);
+void tern_ledger_db_stamp_of(int fd, struct tern_ledger_db_stamp *stamp);
 
 /* Fill `err` with what SQLite says; returns -1. */
 int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what);
@@ -62,10 +71,16 @@ bool tern_ledger_db_damaged(sqlite3 *db);
 int tern_ledger_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
                         struct tern_err *err);
 
+/* Append a seal to the file `fd` of path `path`. */
+int tern_ledger_db_seal(int fd, const char *path, struct tern_err *err);
+/* Is the file at `path` that of `stamp`, with its seal?  Then its bytes are those that were
+ * published, and need no tern_ledger_db_sound. */
+bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp);
+
 /* Put the database at `path`, read-only, readable as `bits` (permissions of a folder) are, unless
  * the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
  * where that file, or the folder `of`, is another user's: it stays as it is. */
-int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits, bool sealed,
                            const struct tern_ledger_db_stamp *base, struct tern_err *err);
 
 /* Remove the temporaries that killed folders left beside `path`, when they are old. */

@@ -267,7 +267,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_st
     char *dir = tern_fs_dirname(path);
     struct stat st;
     mode_t bits = TERN_AGAIN(stat(dir, &st)) == 0 ? st.st_mode & 0777 : 0700;
-    int rc = tern_ledger_db_publish(db, path, dir, bits, base, err);
+    int rc = tern_ledger_db_publish(db, path, dir, bits, /* sealed= */ false, base, err);
 
     free(dir);
     return rc;

@@ -415,6 +415,9 @@ void tern_ledger_rows_free(struct tern_ledger_rows *rows);
 
 /* Newest last.  A run's view has one run; the catalogue has runs, attempts and checkpoints. */
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+/* Without the recipes of runs whose number of steps is known: most of the bytes. */
+int tern_ledger_runs_brief(struct tern_ledger *l, struct tern_ledger_rows *out,
+                           struct tern_err *err);
 int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 /* Of one run: those that an attempt of it made; a copy, say, was only ever verified.  wall_ns is
  * that time, also of one that was deleted since. */

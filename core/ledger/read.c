@@ -261,15 +261,30 @@ static void take_run(struct cursor *c, void *row)
     r->tags = text(c);
 }
 
-int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+/* ULIDs sort by time of creation. */
+static int read_runs(struct tern_ledger *l, const char *sql, struct tern_ledger_rows *out,
+                     struct tern_err *err)
 {
-    /* ULIDs sort by time of creation. */
-    int rc = rows(l, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row ORDER BY id",
-                  sizeof *out->runs, take_run, out, err);
+    int rc = rows(l, sql, sizeof *out->runs, take_run, out, err);
 
     for (size_t i = 0; rc == 0 && l->user && i < out->n; i++)
         out->runs[i].user = tern_ledger_text(&out->texts, l->user);
     return rc;
+}
+
+int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    return read_runs(l, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row ORDER BY id", out, err);
+}
+
+int tern_ledger_runs_brief(struct tern_ledger *l, struct tern_ledger_rows *out,
+                           struct tern_err *err)
+{
+    return read_runs(l,
+                     "SELECT " TERN_SCHEMA_RUN_COLUMNS_BUT(
+                         "CASE WHEN steps > 0 THEN NULL ELSE recipe END") " FROM run_row"
+                                                                          " ORDER BY id",
+                     out, err);
 }
 
 static void take_attempt(struct cursor *c, void *row)

@@ -13,8 +13,11 @@ enum {
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which
  * read.c takes them. */
-#define TERN_SCHEMA_RUN_COLUMNS                                                                    \
-    "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
+#define TERN_SCHEMA_RUN_COLUMNS TERN_SCHEMA_RUN_COLUMNS_BUT("recipe")
+/* With another value in the place of the recipe. */
+#define TERN_SCHEMA_RUN_COLUMNS_BUT(recipe)                                                        \
+    "id, name, user, recipe_path, " recipe                                                         \
+    ", identity_hash, full_hash, model, created_ns, state, "                                       \
     "attempts, job_id, array_job, array_task, last_step, last_loss, last_loss_class, updated_ns, " \
     "ckpt_step, lost, steps, tokens_per_second, step_seconds, tags"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \

@@ -139,6 +139,16 @@ static void put_cut(struct tern_buf *to, const char *cell, int width)
     tern_buf_puts(to, tail);
 }
 
+static void put_spaces(struct tern_buf *to, int n)
+{
+    static const char spaces[] = "                                ";
+
+    for (int len; n > 0; n -= len) {
+        len = n < (int)sizeof spaces - 1 ? n : (int)sizeof spaces - 1;
+        tern_buf_add(to, spaces, (size_t)len);
+    }
+}
+
 static void put_cell(struct tern_buf *to, const char *cell, const struct tern_report_column *c,
                      int width, bool last)
 {
@@ -150,10 +160,10 @@ static void put_cell(struct tern_buf *to, const char *cell, const struct tern_re
         return;
     }
     if (c->right)
-        tern_buf_printf(to, "%*s", pad, "");
+        put_spaces(to, pad);
     tern_buf_add(to, cell, len);
     if (!c->right && !last)
-        tern_buf_printf(to, "%*s", pad, "");
+        put_spaces(to, pad);
 }
 
 /* As wide as the widest cell, or as was asked for. */

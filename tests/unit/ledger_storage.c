@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -269,12 +270,64 @@ static void test_unreadable(void)
             abort();
         denied = pragmas[i];
         sqlite3_set_authorizer(db, deny, NULL);
-        ok(tern_ledger_db_publish(db, path, dir, 0644, &none, &err) == -1 && err.text[0],
+        ok(tern_ledger_db_publish(db, path, dir, 0644, /* sealed= */ false, &none, &err) == -1 &&
+               err.text[0],
            "a database whose %s cannot be read is an error: %s", denied, err.text);
         ok(!tern_fs_exists(path), "a database that cannot be read is not published");
         sqlite3_close(db);
     }
     free(path);
+}
+
+/* A flipped bit anywhere in it, a cut, or more bytes: a seal says no more that all is well. */
+static void test_seal(void)
+{
+    struct tern_ledger_db_stamp none = {0}, stamp;
+    char *path = tern_strf("%s/sealed.db", dir), *plain = tern_strf("%s/plain.db", dir);
+    sqlite3 *db = NULL;
+    unsigned char c = 0;
+    int missed = 0;
+
+    ok(tern_ledger_db_new(tern_schema_catalogue, &db, &err) == 0 &&
+           tern_ledger_db_publish(db, path, dir, 0644, /* sealed= */ true, &none, &err) == 0 &&
+           tern_ledger_db_publish(db, plain, dir, 0644, /* sealed= */ false, &none, &err) == 0,
+       "a catalogue is published, with a seal and without one: %s", err.text);
+    sqlite3_close(db);
+    tern_ledger_db_stamp(path, &stamp);
+    ok(tern_ledger_db_is_sealed(path, &stamp), "it has its seal");
+    ok(tern_ledger_db_load(path, tern_schema_catalogue, &db, &stamp, &err) == 0 &&
+           tern_ledger_db_sound(db),
+       "SQLite finds it sound: %s", err.text);
+    sqlite3_close(db);
+    tern_ledger_db_stamp(plain, &stamp);
+    ok(!tern_ledger_db_is_sealed(plain, &stamp), "another file has none");
+    ok(!tern_ledger_db_is_sealed(path, &stamp), "the seal of another file than was read is none");
+    chmod(path, 0600);
+    const int fd = open(path, O_RDWR);
+    const int64_t bytes = lseek(fd, 0, SEEK_END);
+    for (int64_t at = 0; at < bytes; at += at < bytes - 5000 ? 997 : 1) {
+        if (pread(fd, &c, 1, at) != 1)
+            abort();
+        const unsigned char other = c ^ 4;
+        if (pwrite(fd, &other, 1, at) != 1)
+            abort();
+        tern_ledger_db_stamp(path, &stamp);
+        missed += tern_ledger_db_is_sealed(path, &stamp);
+        if (pwrite(fd, &c, 1, at) != 1)
+            abort();
+    }
+    ok(missed == 0, "a flipped bit is seen, in the pages and in the seal");
+    tern_ledger_db_stamp(path, &stamp);
+    ok(tern_ledger_db_is_sealed(path, &stamp), "(as it was, it has its seal)");
+    ok(pwrite(fd, &c, 1, bytes) == 1, "(another byte behind it)");
+    ok(!tern_ledger_db_is_sealed(path, &stamp), "a file that changed since is not taken for it");
+    tern_ledger_db_stamp(path, &stamp);
+    ok(!tern_ledger_db_is_sealed(path, &stamp), "more bytes are seen");
+    ok(ftruncate(fd, bytes - 1) == 0, "(a cut)");
+    tern_ledger_db_stamp(path, &stamp);
+    ok(!tern_ledger_db_is_sealed(path, &stamp), "a cut is seen");
+    close(fd);
+    free(path), free(plain);
 }
 
 int main(void)
@@ -291,5 +344,6 @@ int main(void)
     test_renumbered((uint64_t)-3, 3);
     test_renumbered(7, 5);
     test_unreadable();
+    test_seal();
     return ledger_end();
 }

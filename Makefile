@@ -485,9 +485,13 @@ clean:
 
 # ---------------------------------------------------------------- demo
 
-.PHONY: demo demo-clean
+.PHONY: demo demo-clean figures
 demo: path deps-demo
 	@$(MAKE) $(ALL_CORES) -s --no-print-directory all
 	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
+# Texts in ../shared/data; a half hour of two cores.
+figures: path
+	@$(MAKE) $(ALL_CORES) -s --no-print-directory all
+	@cluster-templates/figures/figures $(O)/figures $(O)/bin ../shared/data
 demo-clean:
 	@[ ! -x $(O)/bin/tern ] || cluster-templates/trn1-4/demo --clean $(O)/demo $(O)/bin

@@ -54,7 +54,7 @@ has err NoSuchKey "a key that Slurm does not know: is named"
 
 # ---- another apply
 if command -v flock >/dev/null; then
-    run flock etc/slurm.conf tern cluster apply cluster.yaml --init; status 2 "two at once"; err_has 'another `tern cluster apply` is at work'; one_line
+    run flock -s etc/slurm.conf tern cluster apply cluster.yaml --init; status 2 "two at once"; err_has 'another `tern cluster apply` is at work'; one_line
 else
     skip "flock is not installed"
 fi

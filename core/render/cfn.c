@@ -5,7 +5,7 @@
  *       public subnet  10.0.0.0/20     internet gateway, NAT gateway; the head node
  *       private subnet 10.0.128.0/17   out by the NAT gateway, S3 by an endpoint; other nodes
  *     security group   all from and to itself (EFA asks for both), FSx from the VPC, out anywhere
- *     bucket           kept when the stack goes
+ *     bucket           kept when the stack goes, but not where it is made in vain
  *     FSx for Lustre   where the layout has one to make
  *     roles            of HyperPod's and Batch's nodes
  */
@@ -20,6 +20,9 @@
  * deployment, and the least that it can have. */
 static const char default_deployment[] = "SCRATCH_2";
 enum { DEFAULT_GIB = 1200 };
+
+/* What a file system cannot be without. */
+static const char *const its_network[] = {"Vpc", "PrivateSubnet", "SecurityGroup"};
 
 static json_t *ref(const char *name)
 {
@@ -130,10 +133,15 @@ static void put_group(json_t *all)
              "DestinationSecurityGroupId");
 }
 
-static void keep(json_t *all, const char *name, const char *policy)
+/* An update never deletes it.  `retained`: nor does delete-stack, but a creation that fails leaves
+ * nothing behind. */
+static void keep(json_t *all, const char *name, bool retained)
 {
-    json_object_set_new(json_object_get(all, name), "DeletionPolicy", json_string(policy));
-    json_object_set_new(json_object_get(all, name), "UpdateReplacePolicy", json_string(policy));
+    json_t *resource = json_object_get(all, name);
+
+    json_object_set_new(resource, "DeletionPolicy",
+                        json_string(retained ? "RetainExceptOnCreate" : "Delete"));
+    json_object_set_new(resource, "UpdateReplacePolicy", json_string("Retain"));
 }
 
 /* It has checkpoints: the stack goes, the bucket stays. */
@@ -144,7 +152,7 @@ static void put_bucket(json_t *all)
                   "ServerSideEncryptionConfiguration", "ServerSideEncryptionByDefault",
                   "SSEAlgorithm", "AES256", "PublicAccessBlockConfiguration", "BlockPublicAcls", 1,
                   "BlockPublicPolicy", 1, "IgnorePublicAcls", 1, "RestrictPublicBuckets", 1));
-    keep(all, "Bucket", "Retain");
+    keep(all, "Bucket", true);
 }
 
 static void put_file_system(json_t *all, const struct tern_layout_storage *s)
@@ -165,7 +173,10 @@ static void put_file_system(json_t *all, const struct tern_layout_storage *s)
             (json_int_t)(s->fsx_capacity_gib ? s->fsx_capacity_gib : DEFAULT_GIB), "SubnetIds",
             ref("PrivateSubnet"), "SecurityGroupIds", attribute("SecurityGroup", "GroupId"),
             "LustreConfiguration", lustre, "Tags", named("FileSystem")));
-    keep(all, "FileSystem", s->retained ? "Retain" : "Delete");
+    keep(all, "FileSystem", s->retained);
+    /* Its interfaces are in these, which could not be deleted before it. */
+    for (size_t i = 0; s->retained && i < sizeof its_network / sizeof *its_network; i++)
+        keep(all, its_network[i], true);
 }
 
 /* ------------------------------------------------------------------ roles */
@@ -320,6 +331,9 @@ int tern_render_cfn(struct tern_render *r, struct tern_err *err)
     f = tern_render_program(r, "delete.sh", render_cfn_delete_sh);
     tern_render_set(f, "name", name);
     tern_render_set(f, "region", region);
+    tern_render_set(f, "kept",
+                    lustre && lustre->retained ? "Bucket FileSystem Vpc PrivateSubnet SecurityGroup"
+                                               : "Bucket");
     put_steps(r, name, region, lustre);
     tern_render_say(r, "create.sh ZONE > outputs.json makes stack %s; delete.sh takes it away",
                     name);
@@ -333,6 +347,7 @@ int tern_render_cfn(struct tern_render *r, struct tern_err *err)
     if (lustre && lustre->fsx_others)
         tern_render_say(r, "%s: the stack does not have %s of FsxLustreSettings", lustre->mount_dir,
                         lustre->fsx_others);
-    tern_render_say(r, "the bucket is kept when the stack is deleted");
+    tern_render_say(r, "the bucket is kept when the stack is deleted%s",
+                    lustre && lustre->retained ? ", and the file system with its network" : "");
     return 0;
 }

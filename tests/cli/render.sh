@@ -129,7 +129,7 @@ assert r["PrivateRoute"]["Properties"]["NatGatewayId"] == {"Ref": "NatGateway"}
 assert r["NatGateway"]["Properties"]["SubnetId"] == {"Ref": "PublicSubnet"}
 assert r["FileSystem"]["Properties"]["StorageCapacity"] == 2400
 assert r["FileSystem"]["Properties"]["LustreConfiguration"] == {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
-assert r["Bucket"]["DeletionPolicy"] == "Retain"
+assert r["Bucket"]["DeletionPolicy"] == "RetainExceptOnCreate"
 P
 ok $? 'cfn: all traffic inside the group in both directions, a private subnet behind NAT, the layout'"'"'s file system'
 sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}/; /StorageCapacity/d; /DeploymentType/d' "$template" >there.yaml

@@ -13,7 +13,7 @@ case "$1 $2" in
 "s3 cp" | "s3 ls") ;;
 "ssm get-parameter") echo ami-0123456789abcdef0 ;;
 "cloudformation deploy") touch "$STATE/stack" ;;
-"cloudformation describe-stacks") echo '{"Stacks": []}' ;;
+"cloudformation describe-stacks") [ -e "$STATE/stack" ] || { echo "Stack with id x does not exist" >&2; exit 254; }; echo '{"Stacks": []}' ;;
 "cloudformation describe-stack-resources") echo bucket-1 ;;
 "cloudformation wait") ;;
 "cloudformation delete-stack") rm "$STATE/stack" ;;

@@ -1,0 +1,68 @@
+#!/bin/bash
+# tern cluster render: nothing is lost without a word.  Each key that a form leaves out is told; programs
+# keep file systems, buckets and checkpoints; edits by hand are not overwritten.
+. "$(dirname "$0")/../lib/tap.sh"
+golden=$ROOT/tests/golden/render
+template=$ROOT/cluster-templates/trn1-4/cluster.yaml
+values=$golden/values.txt
+render() { run tern cluster render "$@"; }
+mkdir bin
+stand_in() { cat >"bin/$1"; chmod +x "bin/$1"; } # NAME: its text on standard input
+aided() { run env PATH="$WORK/bin:$PATH" "$@"; }
+printf '#!/bin/bash\n' | stand_in sleep
+
+# ---- CloudFormation: the file system and the bucket outlive updates and mistakes
+render "$template" --to cfn -o stack; status 0
+python3 - <<'P'
+import json
+r = json.load(open("stack/stack.json"))["Resources"]
+assert r["Bucket"]["DeletionPolicy"] == "RetainExceptOnCreate" and r["Bucket"]["UpdateReplacePolicy"] == "Retain"
+assert r["FileSystem"]["DeletionPolicy"] == "Delete" and r["FileSystem"]["UpdateReplacePolicy"] == "Retain"
+assert "DeletionPolicy" not in r["Vpc"]
+P
+ok $? "cfn: an update never deletes a file system or bucket, and a creation in vain leaves no bucket"
+sed 's/DeploymentType: .*/&\n      DeletionPolicy: Retain/' "$template" >kept.yaml
+render kept.yaml --to cfn -o kept; out_has 'and the file system with its network' "cfn: what stays is told"
+python3 - <<'P'
+import json
+r = json.load(open("kept/stack.json"))["Resources"]
+for name in "FileSystem Vpc PrivateSubnet SecurityGroup".split():
+    assert r[name]["DeletionPolicy"] == "RetainExceptOnCreate", name
+assert "DeletionPolicy" not in r["PublicSubnet"]
+P
+ok $? "cfn: a retained file system keeps the subnet and the group that its interfaces are in"
+# AWS: the stack's status is in ./status, an update's changes in ./changes.
+stand_in aws <<'S'
+#!/bin/bash
+echo "$*" >>calls
+case "$1 $2 $*" in
+"cloudformation describe-stacks "*--query*)
+    [ "$(cat status)" != denied ] || { echo "An error occurred (AccessDenied)" >&2; exit 254; }
+    [ "$(cat status)" != none ] || { echo "An error occurred (ValidationError): Stack with id x does not exist" >&2; exit 254; }
+    cat status ;;
+"cloudformation describe-stacks "*) echo '{"Stacks": []}' ;;
+"cloudformation deploy "*--no-execute-changeset*)
+    [ -s changes ] || { echo "No changes to deploy. Stack is up to date"; exit; }
+    printf 'Waiting for changeset to be created..\nChangeset created successfully. Run the following command to review changes:\naws cloudformation describe-change-set --change-set-name arn:aws:cloudformation:us-west-2:123456789012:changeSet/c/1\n' ;;
+"cloudformation describe-change-set "*) cat changes ;;
+"cloudformation delete-stack "*) [ ! -e undeletable ] && echo none >status ;;
+"cloudformation describe-stack-resources "*) case "$*" in *" FileSystem "*) echo fs-1 ;; *" Bucket "*) echo bucket-1 ;; *) echo None ;; esac ;;
+esac
+S
+cfn() { rm -f calls; echo "$1" >status; printf "$2" >changes; aided kept/create.sh us-west-2a; } # STATUS CHANGES
+cfn none ''; status 0 "cfn: a stack is made"; grep -q '^cloudformation deploy.*stack.json' calls; ok $? "cfn: by deploy"
+cfn CREATE_COMPLETE 'Vpc\tModify\tFalse\nFileSystem\tModify\tFalse\nBucket2\tRemove\tNone\n'; status 0 "cfn: a harmless update is made"
+grep -q 'execute-change-set .*changeSet/c/1' calls && grep -q 'wait stack-update-complete' calls; ok $? "cfn: that of the change set that was read"
+cfn UPDATE_COMPLETE ''; status 0 "cfn: nothing to change is no failure"; err_has 'No changes to deploy' "cfn: and is told"
+for change in 'FileSystem\tModify\tTrue' 'FileSystem\tModify\tConditional' 'FileSystem\tRemove\tNone' 'Bucket\tModify\tTrue' 'Bucket\tRemove\tNone'; do
+    cfn UPDATE_COMPLETE "Vpc\tModify\tFalse\n$change\n"; status 1 "cfn: refused: $change"
+    err_has "it would replace or remove ${change%%\\*}." "cfn: the resource is named: $change"
+    ! grep -q 'execute-change-set\|deploy' <(grep -v no-execute calls); ok $? "cfn: nothing is changed: $change"
+done
+cfn denied 'FileSystem\tRemove\tNone\n'; status 1 "cfn: a stack that cannot be seen is not changed"; is "$(grep -c deploy calls)" 0 "cfn: nor made"
+cfn UPDATE_IN_PROGRESS ''; status 1 "cfn: a stack that is being changed is left alone"
+cfn ROLLBACK_COMPLETE ''; status 0 "cfn: after a failed creation create.sh may run again"
+is "$(grep -o 'delete-stack\|wait stack-delete-complete\|deploy' calls | tr '\n' ' ')" 'delete-stack wait stack-delete-complete deploy ' "cfn: what is left of the failed one is deleted first"
+aided kept/delete.sh; status 0; err_has 'these stay, and cost: Bucket bucket-1 FileSystem fs-1' "cfn: delete.sh names what stays"
+
+tap_done

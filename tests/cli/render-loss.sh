@@ -65,4 +65,25 @@ cfn ROLLBACK_COMPLETE ''; status 0 "cfn: after a failed creation create.sh may r
 is "$(grep -o 'delete-stack\|wait stack-delete-complete\|deploy' calls | tr '\n' ' ')" 'delete-stack wait stack-delete-complete deploy ' "cfn: what is left of the failed one is deleted first"
 aided kept/delete.sh; status 0; err_has 'these stay, and cost: Bucket bucket-1 FileSystem fs-1' "cfn: delete.sh names what stays"
 
+# ---- packages that nodes cannot install
+stand_in aws <<'S'
+#!/bin/bash
+echo "$*" >>calls
+S
+printf '#!/bin/bash\necho "pcluster $*" >>calls\n' | stand_in pcluster
+touch tern-0.tar.gz tern-0.deb
+printf 'TernPackage=s3://b/deb/\n' | cat "$values" - >folder.txt
+for form in hyperpod pcluster; do
+    render "$template" --to $form --vars folder.txt -o packages-$form; rm -f calls
+    aided packages-$form/create.sh tern-0.deb tern-0.tar.gz; status 1 "$form: a tarball for a folder of packages is refused"
+    err_has 'tern-0.tar.gz: nodes install packages from s3://b/deb/' "$form: and told"; [ ! -e calls ]; ok $? "$form: nothing is uploaded"
+done
+render "$template" --to pcluster --vars "$values" -o tarball
+aided tarball/create.sh tern-0.tar.gz; status 0 "pcluster: a tarball for a tarball is taken"
+
+# ---- delete.sh of ParallelCluster without aws
+mkdir few; for tool in bash cat dirname pcluster; do ln -s "$(PATH=$WORK/bin:$PATH command -v $tool)" few/; done
+rm -f calls; run env PATH="$WORK/few" bash tarball/delete.sh; status 1 "pcluster: delete.sh needs aws"
+err_has 'aws is missing'; [ ! -e calls ]; ok $? "pcluster: without it no deletion is asked for"
+
 tap_done

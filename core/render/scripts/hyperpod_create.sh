@@ -1,7 +1,7 @@
 #!/bin/bash
-# Make the cluster: create.sh [PACKAGE...].  Puts the lifecycle scripts, and PACKAGE (made by `make deb` or
-# `make dist`), into the bucket, then asks HyperPod, and waits until the nodes are in service.  It may
-# run again: a cluster that is there is only waited for.  delete.sh takes it away.
+# Make the cluster: create.sh [PACKAGE...].  Puts the lifecycle scripts, and PACKAGE (made by `make deb`),
+# into the bucket, then asks HyperPod, and waits until the nodes are in service.  It may run again: a
+# cluster that is there is only waited for.  delete.sh takes it away.
 set -euo pipefail
 #@values@
 say() { echo "${0##*/}: $*" >&2; }
@@ -12,6 +12,9 @@ case $package in */) ;; *) [ $# -le 1 ] || fail "one package, which becomes $pac
 command -v aws >/dev/null || fail "aws is missing: pip install awscli"
 for file; do
     [ -f "$file" ] || fail "$file: no such file"
+    case "$package|$file" in */\|*.tar.gz | */\|*.tgz) fail "$file: nodes install packages from $package, and build nothing there: make deb" ;; esac
+done
+for file; do
     case $package in */) to=$package${file##*/} ;; *) to=$package ;; esac
     aws s3 cp --region "$region" --only-show-errors "$file" "$to"
 done

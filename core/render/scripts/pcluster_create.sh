@@ -14,6 +14,9 @@ for tool in aws pcluster; do
 done
 for file; do
     [ -f "$file" ] || fail "$file: no such file"
+    case "$package|$file" in */\|*.tar.gz | */\|*.tgz) fail "$file: nodes install packages from $package, and build nothing there: make deb" ;; esac
+done
+for file; do
     case $package in */) to=$package${file##*/} ;; *) to=$package ;; esac
     aws s3 cp --region "$region" --only-show-errors "$file" "$to"
 done

@@ -7,7 +7,9 @@ missing=''
 say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
 [ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
-command -v pcluster >/dev/null || fail "pcluster is missing: pip install aws-parallelcluster"
+for tool in aws pcluster; do
+    command -v "$tool" >/dev/null || fail "$tool is missing: pip install awscli aws-parallelcluster"
+done
 if ! said=$(pcluster describe-cluster --region "$region" --cluster-name "$name" 2>&1); then
     case $said in *"does not exist"*) say "$name is not there"; exit 0 ;; *) fail "$said" ;; esac
 fi

@@ -210,7 +210,6 @@ static void put_programs(struct tern_render *r, const struct batch *b)
     tern_render_set(f, "fsx_mount",
                     b->lustre ? tern_render_value(r, "FileSystemMountName", NULL) : "");
     f = tern_render_program(r, "build.sh", render_batch_build_sh);
-    tern_render_set(f, "region", region);
     tern_render_set(f, "repository", image);
     tern_render_set(f, "tag", "tern-" TERN_VERSION);
     tern_render_set(f, "base", tern_render_value(r, "BaseImage", "debian:12"));

@@ -86,4 +86,35 @@ mkdir few; for tool in bash cat dirname pcluster; do ln -s "$(PATH=$WORK/bin:$PA
 rm -f calls; run env PATH="$WORK/few" bash tarball/delete.sh; status 1 "pcluster: delete.sh needs aws"
 err_has 'aws is missing'; [ ! -e calls ]; ok $? "pcluster: without it no deletion is asked for"
 
+# ---- Batch: registries of other regions
+printf '#!/bin/bash\necho "docker $*" >>calls\n' | stand_in docker
+image() { # REPOSITORY BASE
+    printf 'ImageRepository=%s\nBaseImage=%s\n' "$1" "$2" | cat - <(grep -v ECR_REPO "$values") >image.txt
+    rm -rf image calls; render "$template" --to batch --vars image.txt -o image
+    aided image/build.sh tern-0.deb; status 0 "batch: build.sh with base $2" || cat err
+}
+image 123456789012.dkr.ecr.eu-north-1.amazonaws.com/team/tern 763104351884.dkr.ecr.us-east-1.amazonaws.com/base:1
+is "$(grep -o '^ecr [a-z-]* --region [a-z0-9-]*' calls | tr '\n' ' ')" 'ecr describe-repositories --region eu-north-1 ecr get-login-password --region eu-north-1 ecr get-login-password --region us-east-1 ' "batch: each registry is asked in its own region"
+image ghcr.io/team/tern debian:12; ! grep -q '^ecr' calls; ok $? "batch: a registry of others is not asked at ECR"
+
+# ---- Batch: an instance that lacks its file system or EFA takes no job
+sed "s|MountDir: /fsx|MountDir: $WORK/fsx|" "$template" >here.yaml
+render here.yaml --to batch --vars "$values" -o batch; status 0
+printf '#!/bin/bash\n[ "$1" != cat ] || exit %s\necho "systemctl $*" >>calls\n' 0 | stand_in systemctl
+printf '#!/bin/bash\necho "shutdown $*" >>calls\n' | stand_in shutdown
+printf '#!/bin/bash\n' | tee bin/dnf | stand_in mount
+printf '#!/bin/bash\nexit 1\n' | tee bin/curl | stand_in mountpoint
+chmod +x bin/*
+mkdir -p system/etc system/dev/infiniband
+touch system/dev/infiniband/uverbs{0..7}
+setup() { rm -f calls; aided env SYSTEM_ROOT="$WORK/system" bash batch/node-setup.sh; }
+setup; status 0 "batch: an instance with EFA and FSx is set up" || cat err; [ ! -e calls ]; ok $? "batch: and keeps its agent"
+printf '#!/bin/bash\nexit 1\n' >bin/mount
+setup; status 1 "batch: FSx cannot be mounted"
+is "$(cat calls)" "systemctl mask --now --no-block ecs
+shutdown -h now" "batch: the instance takes no job, and is given back"
+printf '#!/bin/bash\n' >bin/mount; rm system/dev/infiniband/uverbs7
+setup; [ "$rc" != 0 ] && grep -q 'mask --now --no-block ecs' calls && grep -q 'shutdown -h now' calls; ok $? "batch: so is one whose EFA cannot be installed"
+printf '#!/bin/bash\nexit 1\n' >bin/systemctl
+setup; [ "$rc" != 0 ] && [ ! -e calls ]; ok $? "batch: a machine without ECS is not switched off"
 tap_done

@@ -240,7 +240,7 @@ json.dump({n: e for n in "Region Bucket SecurityGroup PrivateSubnet ExecutionRol
            "TernPackage FileSystemId FileSystemDnsName FileSystemMountName".split()}, open("evil.json", "w"))
 P
 mkdir bin; : >a
-for tool in aws pcluster docker curl; do printf '#!/bin/bash\nprintf "%%s\\n" "%s" "$@" >>calls\nexit 1\n' $tool >bin/$tool; done
+for tool in aws pcluster docker curl systemctl shutdown; do printf '#!/bin/bash\nprintf "%%s\\n" "%s" "$@" >>calls\nexit 1\n' $tool >bin/$tool; done
 chmod +x bin/*
 for form in $forms; do
     rm -rf evil calls; run tern cluster render "$evil/cluster.yaml" --to $form --vars evil.json -o evil; status 0 "$form: hostile names are rendered"

@@ -15,13 +15,18 @@ mkdir "$work/packages"
 cp -- "$@" "$work/packages/"
 cp "$here/Dockerfile" "$here/batch-node" "$work/"
 registry=${repository%%/*}
-aws ecr describe-repositories --region "$region" --repository-names "${repository#*/}" >/dev/null 2>&1 ||
-    aws ecr create-repository --region "$region" --repository-name "${repository#*/}" >/dev/null
-# The base may be in another account's registry.
+region_of() { # HOST: of a registry of ECR; fails where it is another's
+    local rest=${1#*.dkr[.-]ecr*.}
+    [ "$rest" != "$1" ] && echo "${rest%%.*}"
+}
+if at=$(region_of "$registry"); then
+    aws ecr describe-repositories --region "$at" --repository-names "${repository#*/}" >/dev/null 2>&1 ||
+        aws ecr create-repository --region "$at" --repository-name "${repository#*/}" >/dev/null
+fi
+# The base may be in another account's registry, and in another region.
 for host in "$registry" "${base%%/*}"; do
-    case $host in
-    *.dkr.ecr.*) aws ecr get-login-password --region "$region" | docker login --username AWS --password-stdin "$host" ;;
-    esac
+    at=$(region_of "$host") || continue
+    aws ecr get-login-password --region "$at" | docker login --username AWS --password-stdin "$host"
 done
 docker build --build-arg "BASE_IMAGE=$base" --tag "$repository:$tag" "$work"
 docker push "$repository:$tag"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # User data of each instance, as root at its first start and before the ECS agent: EFA's driver, and FSx
-# for Lustre where containers mount it from.  What it says is in /var/log/cloud-init-output.log.
+# for Lustre where containers mount it from.  What it says is in /var/log/cloud-init-output.log.  An
+# instance that lacks one of them takes no job: containers would write to its own disk.
 set -euo pipefail
 efa=8
 mount_dir=/fsx
@@ -9,6 +10,17 @@ fsx_mount=abcdef01
 missing=''
 say() { echo "node-setup (tern): $*"; }
 fail() { say "$*" >&2; exit 1; }
+work=
+end() {
+    local status=$?
+    [ -z "$work" ] || rm -rf "$work"
+    [ $status = 0 ] || ! systemctl cat ecs >/dev/null 2>&1 || {
+        say "this instance is given back, without its ECS agent" >&2
+        systemctl mask --now --no-block ecs || true
+        shutdown -h now || true
+    }
+}
+trap end EXIT
 [ -z "$missing" ] || fail "values are missing: $missing. Give them: tern cluster render --vars FILE"
 system=${SYSTEM_ROOT:-}
 again() { # COMMAND...: the network of a node comes up late
@@ -23,7 +35,6 @@ again() { # COMMAND...: the network of a node comes up late
 devices() { find "$system/dev/infiniband" -name 'uverbs*' 2>/dev/null | wc -l; }
 if [ "$efa" -gt 0 ] && [ "$(devices)" -lt "$efa" ]; then
     work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
     again curl -fsSL -o "$work/efa.tar.gz" https://efa-installer.amazonaws.com/aws-efa-installer-latest.tar.gz
     tar -xzf "$work/efa.tar.gz" -C "$work"
     (cd "$work/aws-efa-installer" && ./efa_installer.sh -y)

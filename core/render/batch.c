@@ -22,6 +22,7 @@ enum {
 struct batch {
     const struct tern_layout_queue *queue;
     const struct tern_layout_resource *nodes;
+    int queue_at, nodes_at; /* in the layout, from 0 */
     const struct tern_layout_storage *lustre;
     const char *name, *group, *subnet;
 };
@@ -35,6 +36,8 @@ static void choose(const struct tern_layout *l, struct batch *b)
                 continue;
             b->queue = &l->queues[i];
             b->nodes = n;
+            b->queue_at = (int)i;
+            b->nodes_at = (int)k;
         }
 }
 
@@ -67,16 +70,62 @@ static json_t *interfaces(const struct batch *b)
     return all;
 }
 
+/* Of queue %d, its %s. */
+static const char root_volume[] = "Scheduling.SlurmQueues[%d].ComputeSettings.LocalStorage."
+                                  "RootVolume.%s";
+
+/* The queue's root volume; room for images where the layout says nothing. */
+static json_t *volume(const struct tern_render *r, const struct batch *b)
+{
+    static const char *const numbers[][2] = {
+        {"Size", "VolumeSize"}, {"Iops", "Iops"}, {"Throughput", "Throughput"}};
+    const char *type = tern_render_given(r, root_volume, b->queue_at, "VolumeType");
+    const char *encrypted = tern_render_given(r, root_volume, b->queue_at, "Encrypted");
+    json_t *j = json_pack("{si ss sb sb}", "VolumeSize", DISK_GIB, "VolumeType",
+                          type ? type : "gp3", "Encrypted",
+                          !encrypted || strcmp(encrypted, "false") != 0, "DeleteOnTermination", 1);
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *n = tern_render_given(r, root_volume, b->queue_at, numbers[i][0]);
+        if (n)
+            json_object_set_new(j, numbers[i][1], json_integer(strtoll(n, NULL, 10)));
+    }
+    return j;
+}
+
+/* Of the resource, else of its queue. */
+static void put_reservation(const struct tern_render *r, const struct batch *b, json_t *data)
+{
+    static const char *const names[] = {"CapacityReservationId",
+                                        "CapacityReservationResourceGroupArn"};
+    json_t *target = json_object();
+
+    for (int own = 1; own >= 0 && !json_object_size(target); own--)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            char *at = own ? tern_strf(".ComputeResources[%d]", b->nodes_at) : tern_strdup("");
+            const char *value =
+                tern_render_given(r, "Scheduling.SlurmQueues[%d]%s.CapacityReservationTarget.%s",
+                                  b->queue_at, at, names[i]);
+            if (value)
+                json_object_set_new(target, names[i], tern_json_text(value));
+            free(at);
+        }
+    if (json_object_size(target))
+        json_object_set_new(data, "CapacityReservationSpecification",
+                            json_pack("{sO}", "CapacityReservationTarget", target));
+    json_decref(target);
+}
+
 /* ImageId and UserData are put in by create.sh. */
 static json_t *launch_template(struct tern_render *r, const struct batch *b)
 {
     json_t *data =
-        json_pack("{s{ss} s[{ss s{si ss sb sb}}] s{ss si} so}", "IamInstanceProfile", "Arn",
+        json_pack("{s{ss} s[{ss so}] s{ss si} so}", "IamInstanceProfile", "Arn",
                   tern_render_value(r, "InstanceProfileArn", NULL), "BlockDeviceMappings",
-                  "DeviceName", "/dev/xvda", "Ebs", "VolumeSize", DISK_GIB, "VolumeType", "gp3",
-                  "Encrypted", 1, "DeleteOnTermination", 1, "MetadataOptions", "HttpTokens",
+                  "DeviceName", "/dev/xvda", "Ebs", volume(r, b), "MetadataOptions", "HttpTokens",
                   "required", "HttpPutResponseHopLimit", HOPS, "NetworkInterfaces", interfaces(b));
 
+    put_reservation(r, b, data);
     if (b->nodes->placement_group)
         json_object_set_new(data, "Placement", json_pack("{ss}", "GroupName", b->name));
     if (!b->nodes->smt && b->nodes->type->threads > 1)
@@ -217,6 +266,39 @@ static void put_programs(struct tern_render *r, const struct batch *b)
     tern_buf_puts(&tern_render_add(r, "Dockerfile")->text, render_batch_Dockerfile);
 }
 
+static void say_left_out(struct tern_render *r, const struct batch *b)
+{
+#define QUEUE "Scheduling.SlurmQueues[]."
+#define NODES QUEUE "ComputeResources[]."
+    static const char *const keys[] = {"Region",
+                                       "SharedStorage",
+                                       "Scheduling.Scheduler",
+                                       QUEUE "Name",
+                                       QUEUE "CapacityType",
+                                       QUEUE "CapacityReservationTarget",
+                                       QUEUE "ComputeSettings.LocalStorage.RootVolume",
+                                       "=" QUEUE "Networking.SubnetIds[]",
+                                       "=" QUEUE "Networking.SecurityGroups[]",
+                                       "=" QUEUE "Networking.AdditionalSecurityGroups[]",
+                                       QUEUE "Networking.PlacementGroup.Enabled",
+                                       NODES "Name",
+                                       NODES "InstanceType",
+                                       NODES "Instances[0]",
+                                       NODES "MinCount",
+                                       NODES "MaxCount",
+                                       NODES "Efa",
+                                       NODES "DisableSimultaneousMultithreading",
+                                       NODES "SchedulableMemory",
+                                       NODES "CapacityReservationTarget",
+                                       NODES "Networking.PlacementGroup.Enabled",
+                                       NULL};
+    const struct tern_render_takes takes = {
+        .keys = keys, .one = true, .queue = b->queue_at, .resource = b->nodes_at};
+
+    tern_render_say_left_out(r, &takes);
+    tern_render_say_other_storage(r, "containers mount one FSx for Lustre");
+}
+
 /* One call of AWS Batch or EC2, in the form of create.sh and delete.sh. */
 static void put_call(struct tern_render *r, enum tern_render_phase phase, char *effect,
                      const char *const call[4])
@@ -255,6 +337,7 @@ static void put_steps(struct tern_render *r, const struct batch *b)
 {
     const char *region = tern_render_value(r, "Region", r->layout->region);
     const struct tern_layout_instance *t = b->nodes->type;
+    const char *disk = tern_render_given(r, root_volume, b->queue_at, "Size");
 
     TERN_RENDER_STEP(r, TERN_RENDER_BUILD, tern_strdup("an image in ECR, by its size and month"),
                      "./build.sh", "PACKAGE");
@@ -285,8 +368,8 @@ static void put_steps(struct tern_render *r, const struct batch *b)
                          : tern_strf("%s, while jobs run (price not known)", t->name),
                      "./submit.sh", "NAME", "COMMAND");
     put_removal(r, b);
-    tern_render_unpriced(r, "disks of nodes (EBS, %d GiB each), logs in CloudWatch, traffic",
-                         (int)DISK_GIB);
+    tern_render_unpriced(r, "disks of nodes (EBS, %s GiB each), logs in CloudWatch, traffic",
+                         disk ? disk : tern_render_keep(r, tern_strf("%d", DISK_GIB)));
     tern_render_leave(r, "images in repository %s (ECR)",
                       tern_render_value(r, "ImageRepository", NULL));
     tern_render_leave(r, "logs in CloudWatch, /aws/batch/job");
@@ -306,6 +389,7 @@ static void say(struct tern_render *r, const struct batch *b)
             if (&l->queues[i].resources[k] != b->nodes)
                 tern_render_say(r, "%s/%s is left out: Batch gets one compute environment",
                                 l->queues[i].name, l->queues[i].resources[k].name);
+    say_left_out(r, b);
     tern_render_say(r, "build.sh PACKAGE makes the image, create.sh the queue; submit.sh NAME "
                        "COMMAND...; delete.sh takes all away but the image");
     if (!tern_render_known(r, "BaseImage"))
@@ -319,7 +403,7 @@ int tern_render_batch(struct tern_render *r, struct tern_err *err)
     struct batch b = {.lustre = tern_render_lustre(l), .name = tern_render_name(r)};
 
     choose(l, &b);
-    if (check(l, &b, err) < 0)
+    if (check(l, &b, err) < 0 || tern_render_read_again(r, err) < 0)
         return -1;
     b.group = tern_render_value(r, "SecurityGroup", b.queue->group);
     b.subnet = tern_render_value(r, "PrivateSubnet", b.queue->subnet);

@@ -282,6 +282,30 @@ static json_t *stack(const struct tern_layout_storage *lustre)
                      outputs(lustre != NULL));
 }
 
+/* Head, nodes and their settings are of the forms that make a cluster in the stack. */
+static void say_left_out(struct tern_render *r)
+{
+    static const char *const keys[] = {"Region",
+                                       "SharedStorage",
+                                       "Image",
+                                       "HeadNode",
+                                       "LoginNodes",
+                                       "Scheduling",
+                                       "Monitoring",
+                                       "Imds",
+                                       "AdditionalPackages",
+                                       "DevSettings",
+                                       "CustomS3Bucket",
+                                       "DirectoryService",
+                                       "DeploymentSettings",
+                                       "AdditionalResources",
+                                       NULL};
+    const struct tern_render_takes takes = {.keys = keys};
+
+    tern_render_say_left_out(r, &takes);
+    tern_render_say_other_storage(r, "the stack has one FSx for Lustre");
+}
+
 /* As create.sh and delete.sh take them. */
 static void put_steps(struct tern_render *r, const char *name, const char *region,
                       const struct tern_layout_storage *lustre)
@@ -323,7 +347,8 @@ int tern_render_cfn(struct tern_render *r, struct tern_err *err)
 
     if (lustre && lustre->fsx_id && !strstr(lustre->fsx_id, "${"))
         lustre = NULL; /* it is there already */
-    if (tern_render_add_json(r, "stack.json", stack(lustre), err) < 0)
+    if (tern_render_read_again(r, err) < 0 ||
+        tern_render_add_json(r, "stack.json", stack(lustre), err) < 0)
         return -1;
     f = tern_render_program(r, "create.sh", render_cfn_create_sh);
     tern_render_set(f, "name", name);
@@ -347,6 +372,7 @@ int tern_render_cfn(struct tern_render *r, struct tern_err *err)
     if (lustre && lustre->fsx_others)
         tern_render_say(r, "%s: the stack does not have %s of FsxLustreSettings", lustre->mount_dir,
                         lustre->fsx_others);
+    say_left_out(r);
     tern_render_say(r, "the bucket is kept when the stack is deleted%s",
                     lustre && lustre->retained ? ", and the file system with its network" : "");
     return 0;

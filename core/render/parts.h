@@ -54,6 +54,26 @@ void tern_render_storage(struct tern_render *r, const struct tern_layout_storage
 /* "2 nodes", "1 node". */
 const char *tern_render_count(struct tern_render *r, long n, const char *thing);
 
+/* Read the layout's file again, in its one form, for the functions below. */
+int tern_render_read_again(struct tern_render *r, struct tern_err *err);
+/* The value that the file has at a place such as "Scheduling.SlurmQueues[0].Name", with variables
+ * filled in; NULL: nothing, or a map or list.  Lives as long as `r`. */
+const char *tern_render_given(const struct tern_render *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What a form takes of a file. */
+struct tern_render_takes {
+    /* With all below; NULL-ended.  "[]" is any member of a list.  "=" before a key: where its text
+     * is a value of a rendered JSON file. */
+    const char *const *keys;
+    bool one; /* only these, counted from 0, are rendered, and that has been told of the others */
+    int queue, resource;
+};
+/* A line for each key of the file that is not taken.  The form's JSON files must be there. */
+void tern_render_say_left_out(struct tern_render *r, const struct tern_render_takes *t);
+/* A line for each storage but tern_render_lustre's. */
+void tern_render_say_other_storage(struct tern_render *r, const char *why);
+
 /* The first storage of type FsxLustre, or NULL. */
 const struct tern_layout_storage *tern_render_lustre(const struct tern_layout *l);
 

@@ -1,6 +1,8 @@
 /* The forms of a rendering, and what all have in common: programs whose values are put in last. */
 #include "core/render/parts.h"
 
+#include "core/base/yaml.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,5 +112,6 @@ void tern_render_free(struct tern_render *r)
     tern_buf_free(&r->left);
     tern_buf_free(&r->unpriced);
     tern_buf_free(&r->said);
+    tern_yaml_free(r->file_again);
     *r = (struct tern_render){0};
 }

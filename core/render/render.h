@@ -58,6 +58,7 @@ struct tern_render {
     struct tern_render_step *step;
     struct tern_buf left, unpriced; /* lines: what still costs after the last step; what costs and
                                        has no price here */
+    struct tern_yaml *file_again; /* the layout's file, for what the model does not have */
 };
 
 /* Make the files of `form` from a layout whose only errors, if any, are variables without a value.

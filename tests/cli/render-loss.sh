@@ -11,6 +11,72 @@ stand_in() { cat >"bin/$1"; chmod +x "bin/$1"; } # NAME: its text on standard in
 aided() { run env PATH="$WORK/bin:$PATH" "$@"; }
 printf '#!/bin/bash\n' | stand_in sleep
 
+# ---- a key that a form does not have
+cat >full.yaml <<'Y'
+Region: us-west-2
+Image: {Os: ubuntu2204}
+Tags: [{Key: a, Value: b}]
+HeadNode: {InstanceType: c5.4xlarge, LocalStorage: {RootVolume: {Size: 500}}, Networking: {SubnetId: subnet-0123456789abcdef0}}
+Scheduling:
+  Scheduler: slurm
+  SlurmQueues:
+    - Name: other
+      CapacityReservationTarget: {CapacityReservationId: cr-00000000000000000}
+      Networking: {SubnetIds: [subnet-0123456789abcdef2]}
+      ComputeResources: [{Name: c5, InstanceType: c5.4xlarge, MinCount: 1, MaxCount: 1}]
+    - Name: q
+      CapacityReservationTarget: {CapacityReservationId: "${Reservation}"}
+      ComputeSettings: {LocalStorage: {RootVolume: {Size: 1_024, VolumeType: io2, Iops: 8000, Encrypted: no}, EphemeralVolume: {MountDir: /scratch}}}
+      CustomSlurmSettings: {Priority: 3}
+      Networking: {SubnetIds: [subnet-0123456789abcdef1], SecurityGroups: [sg-0123456789abcdef0], PlacementGroup: {Name: mine}}
+      ComputeResources:
+        - {Name: c, InstanceType: trn1.32xlarge, MinCount: 2, MaxCount: 4, Efa: {Enabled: true}}
+SharedStorage:
+  - {Name: fsx, MountDir: /fsx, StorageType: FsxLustre, FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}}
+  - {Name: home, MountDir: /shared, StorageType: Efs}
+Y
+echo Reservation=cr-0123456789abcdef0 >reservation.txt
+left() { is "$(sed -n 's/^left out: //p' out | cut -d ' ' -f 1 | tr -d : | sort | tr '\n' ' ')" "$2 " "$1: each key that is left out is told" || sed 's/^/# /' err; }
+q='Scheduling.SlurmQueues[1]'
+render full.yaml --to batch --vars reservation.txt -o b; status 0 "batch: a reservation and a root volume are rendered"
+left batch "/shared HeadNode Image $q.ComputeSettings.LocalStorage.EphemeralVolume $q.CustomSlurmSettings $q.Networking.PlacementGroup.Name Tags"
+python3 - <<'P'
+import json
+d = json.load(open("b/launch-template.json"))["LaunchTemplateData"]
+assert d["CapacityReservationSpecification"] == {"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}}, d
+assert d["BlockDeviceMappings"][0]["Ebs"] == {"VolumeSize": 1024, "VolumeType": "io2", "Iops": 8000, "Encrypted": False, "DeleteOnTermination": True}, d
+P
+ok $? "batch: the launch template has the queue's reservation and root volume"
+sed 's/CapacityReservationTarget: {CapacityReservationId: "${Reservation}"}/CapacityType: ONDEMAND/; s/{Name: c, /{Name: c, CapacityReservationTarget: {CapacityReservationResourceGroupArn: "arn:aws:resource-groups:us-west-2:123456789012:group\/g"}, /' full.yaml >own.yaml
+render own.yaml --to batch -o own; has own/launch-template.json '"CapacityReservationResourceGroupArn": "arn:aws:resource-groups:us-west-2:123456789012:group/g"' "batch: a compute resource's own reservation is rendered"
+render full.yaml --to hyperpod --vars reservation.txt -o h; status 0 "hyperpod: a layout with keys that it cannot have is rendered"
+left hyperpod "/shared HeadNode.LocalStorage HeadNode.Networking.SubnetId Image Scheduling.SlurmQueues[0].CapacityReservationTarget $q.CapacityReservationTarget $q.ComputeSettings $q.CustomSlurmSettings $q.Networking.PlacementGroup Tags"
+python3 - <<'P'
+import json
+c = json.load(open("h/cluster-config.json"))
+assert c["VpcConfig"]["Subnets"] == ["subnet-0123456789abcdef2"], c
+own = {g["InstanceGroupName"]: g.get("OverrideVpcConfig") for g in c["InstanceGroups"]}
+assert own == {"controller": None, "other-c5": None,
+               "q-c": {"SecurityGroupIds": ["sg-0123456789abcdef0"], "Subnets": ["subnet-0123456789abcdef1"]}}, own
+P
+ok $? "hyperpod: an instance group is in its queue's subnet"
+cat "$values" reservation.txt >both.txt; render full.yaml --to hyperpod --vars both.txt -o vars; status 0; ! grep -q OverrideVpcConfig vars/cluster-config.json; ok $? "hyperpod: the subnet of --vars is that of all groups"
+out_has 'left out: Scheduling.SlurmQueues[0].Networking.SubnetIds[0]: subnet-0123456789abcdef2' "hyperpod: a queue's subnet that --vars replaces is told"
+sed 's/InstanceType: trn1.32xlarge/Instances: [{InstanceType: trn1.32xlarge}, {InstanceType: trn1n.32xlarge}]/' "$template" >types.yaml
+for form in batch hyperpod; do
+    render types.yaml --to $form -o types-$form; out_has 'left out: Scheduling.SlurmQueues[0].ComputeResources[0].Instances[1]' "$form: a second instance type is told"
+done
+render full.yaml --to cfn --vars reservation.txt; sed -n '/^left out/p' err >out; left cfn '/shared Tags'
+render "$golden/cluster.yaml" --to pcluster --vars "$values"; ! grep -q 'left out' err; ok $? "pcluster: leaves no key out"
+for type in SPOT CAPACITY_BLOCK; do
+    sed "s/CapacityType: ONDEMAND/CapacityType: $type\n      CapacityReservationTarget: {CapacityReservationId: cr-0123456789abcdef0}/" "$template" >capacity.yaml
+    render capacity.yaml --to hyperpod -o no; status 2 "hyperpod: $type does not become nodes on demand"
+    err_has 'capacity.yaml:18: HyperPod has neither spot instances nor capacity blocks' "hyperpod: $type is refused by its line"; [ ! -e no ]; ok $? "hyperpod: nothing is written for $type"
+done
+sed 's/Name: other/Name: a-b/; s/Name: q$/Name: a/; s/{Name: c, I/{Name: b-c, I/; s/Name: c5/Name: c/' full.yaml >twice.yaml
+render twice.yaml --to hyperpod --vars reservation.txt; status 2 "hyperpod: two instance groups of one name are refused"
+err_has 'twice.yaml:18: its instance group would be a-b-c, as that of line 11' "hyperpod: both lines are told"
+
 # ---- CloudFormation: the file system and the bucket outlive updates and mistakes
 render "$template" --to cfn -o stack; status 0
 python3 - <<'P'

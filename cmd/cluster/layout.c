@@ -48,7 +48,7 @@ static const struct tern_opt render_opts[] = {
      .help =
          "write the files there; without it all go to stdout. The folder appears whole. An "
          "earlier rendering is replaced; other files, or edited ones, are refused. slurm: single "
-         "files of a folder, such as /etc/slurm"},
+         "files of a folder, such as /etc/slurm, and tern-render.json, which tells edited ones"},
     {"diff", 0, TERN_OPT_TEXT, "DIR", .to.text = &render_diff,
      .help = "print how the files in DIR would change, and write nothing; exit status 1 if they "
              "would"},
@@ -58,29 +58,6 @@ static const struct tern_opt render_opts[] = {
              "all of them take"},
     {0},
 };
-
-/* May `text` replace the file at `path`?  Yes if that is missing, equal, or was rendered before. */
-static int check_rendered(const char *path, const char *text, struct tern_err *err)
-{
-    char *old = NULL;
-    size_t len;
-    bool ours = true;
-
-    if (tern_fs_exists(path)) {
-        ours = tern_fs_read(path, 16 << 20, &old, &len, NULL) == 0;
-        if (ours && strcmp(old, text) != 0) {
-            old[strcspn(old, "\n")] = '\0';
-            ours = strstr(old, ", rendered by tern from ") != NULL;
-        }
-    }
-    free(old);
-    return ours ? 0
-                : tern_err_set(
-                      err, TERN_USAGE,
-                      "%s: exists and was not rendered by tern; nothing is written. Move it "
-                      "away, or name another folder.",
-                      path);
-}
 
 /* "25.11" is 2511; 0 where nothing was said. */
 static int read_release(const char *text, int *ret_release, struct tern_err *err)
@@ -99,24 +76,6 @@ static int read_release(const char *text, int *ret_release, struct tern_err *err
     return 0;
 }
 
-/* Slurm's files, each for itself, into a folder that may have others. */
-static int write_into(const struct tern_render *r, const char *dir, struct tern_err *err)
-{
-    int rc = tern_fs_mkdirs(dir, 0755, err);
-
-    for (size_t i = 0; rc == 0 && i < r->n_files; i++) {
-        char *path = tern_strf("%s/%s", dir, r->file[i].name);
-        rc = check_rendered(path, r->file[i].text.data, err);
-        free(path);
-    }
-    for (size_t i = 0; rc == 0 && i < r->n_files; i++) {
-        char *path = tern_strf("%s/%s", dir, r->file[i].name);
-        rc = tern_fs_replace(path, r->file[i].text.data, r->file[i].text.len, 0644, err);
-        free(path);
-    }
-    return rc;
-}
-
 /* What was decided, and what is left to fill in. */
 static void print_summary(const struct tern_render *r)
 {
@@ -131,7 +90,7 @@ static void print_summary(const struct tern_render *r)
         fputs("\n", to);
 }
 
-static int put_out(const struct tern_render *r, struct tern_err *err)
+static int put_out(struct tern_render *r, struct tern_err *err)
 {
     bool differs = false;
 
@@ -140,8 +99,6 @@ static int put_out(const struct tern_render *r, struct tern_err *err)
             return -1;
         return differs ? TERN_FAILED : 0;
     }
-    if (render_out && strcmp(r->form, "slurm") == 0)
-        return write_into(r, render_out, err);
     if (render_out && tern_render_write(r, render_out, err) < 0)
         return -1;
     for (size_t i = 0; i < r->n_files && !render_out; i++)

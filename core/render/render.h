@@ -58,7 +58,7 @@ struct tern_render {
     struct tern_render_step *step;
     struct tern_buf left, unpriced; /* lines: what still costs after the last step; what costs and
                                        has no price here */
-    struct tern_yaml *file_again; /* the layout's file, for what the model does not have */
+    struct tern_yaml *file_again;   /* the layout's file, for what the model does not have */
 };
 
 /* Make the files of `form` from a layout whose only errors, if any, are variables without a value.
@@ -67,10 +67,15 @@ int tern_render_make(struct tern_render *ret, const struct tern_layout *l, const
                      struct tern_err *err);
 void tern_render_free(struct tern_render *r);
 
-/* Put them in folder `dir`, which is absent, empty, or of an earlier rendering: then it is replaced
- * at once.  TERN_USAGE, and nothing changed, where it has a file that tern did not render, or one
- * that was edited since. */
-int tern_render_write(const struct tern_render *r, const char *dir, struct tern_err *err);
+/* Put them in folder `dir`, which is absent, empty, or of an earlier rendering of this form: then
+ * it is replaced at once.  TERN_USAGE, and nothing changed, where it has a file that tern did not
+ * render, or one that was edited since.
+ *
+ * Of form slurm: file by file, into a folder that may have others, such as /etc/slurm.  Files of an
+ * earlier rendering that are no longer needed are removed, which `said` tells.
+ *
+ * Signals that end a program wait until the folder is whole. */
+int tern_render_write(struct tern_render *r, const char *dir, struct tern_err *err);
 
 /* Print a unified diff from the files in `dir` to these.  Files that tern would not render are left
  * out.  `clean`: bytes that are unsafe on a terminal are masked. */

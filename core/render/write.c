@@ -1,4 +1,5 @@
 /* A folder of a rendering: written whole, and known again by its list of files and their SHA-256.
+ * Slurm's files are such a list in a folder that may have others.
  */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
@@ -7,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,14 +60,12 @@ static int check_file(const char *dir, const char *name, const json_t *sums, str
 {
     const char *sum = json_string_value(json_object_get(sums, name));
     uint8_t is[TERN_SHA256_BYTES];
-    char hex[TERN_SHA256_HEX], *path = tern_strf("%s/%s", dir, name);
+    char hex[TERN_SHA256_HEX];
 
-    if (strcmp(name, TERN_RENDER_LIST) == 0) {
-        free(path);
-        return 0;
-    }
-    int rc =
-        sum ? tern_sha256_file(path, is, err) : foreign(dir, name, "is no file of tern's", err);
+    if (!sum)
+        return foreign(dir, name, "was not rendered by tern", err);
+    char *path = tern_strf("%s/%s", dir, name);
+    int rc = tern_sha256_file(path, is, err);
     free(path);
     if (rc == 0 && strcmp(tern_hex(hex, is, sizeof is), sum) != 0)
         return foreign(dir, name, "was changed since tern rendered it (--diff shows how)", err);
@@ -89,10 +89,10 @@ static int check_folder(const char *dir, const char *below, const json_t *sums,
             rc = tern_err_sys(err, "%s/%s: cannot stat", dir, name);
         else if (S_ISDIR(st.st_mode) && !*below)
             rc = check_folder(dir, folder, sums, err);
-        else if (S_ISREG(st.st_mode))
+        else if (!S_ISREG(st.st_mode))
+            rc = foreign(dir, name, "was not rendered by tern", err);
+        else if (strcmp(name, TERN_RENDER_LIST) != 0)
             rc = check_file(dir, name, sums, err);
-        else
-            rc = foreign(dir, name, "is no file of tern's", err);
         free(name);
         free(folder);
     }
@@ -102,22 +102,42 @@ static int check_folder(const char *dir, const char *below, const json_t *sums,
     return rc;
 }
 
-/* *ret_there: `dir` has an earlier rendering, which may go. */
-static int check_target(const char *dir, bool *ret_there, struct tern_err *err)
+/* *ret_list: the list of the rendering in `dir`, which must be of this form; NULL: there is none.
+ */
+static int load_list(const struct tern_render *r, const char *dir, json_t **ret_list,
+                     struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", dir, TERN_RENDER_LIST);
-    struct stat st;
-    int rc = 0;
+    json_t *list = tern_fs_exists(path) ? tern_json_load(path, MAX_BYTES, err) : NULL;
+    int rc = list || !tern_fs_exists(path) ? 0 : -1;
 
-    *ret_there = lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && tern_fs_exists(path);
-    if (*ret_there) {
-        json_t *list = tern_json_load(path, MAX_BYTES, err);
-        rc = list ? check_folder(dir, "", json_object_get(list, "sha256"), err) : -1;
-        json_decref(list);
-    } else {
-        rc = tern_fs_is_free(dir, err);
-    }
     free(path);
+    if (list) {
+        const char *form = json_string_value(json_object_get(list, "form"));
+        if (!form || strcmp(form, r->form) != 0)
+            rc = foreign(dir, TERN_RENDER_LIST, "is of another form (--to)", err);
+    }
+    if (rc == 0)
+        *ret_list = list;
+    else
+        json_decref(list);
+    return rc;
+}
+
+/* *ret_there: `dir` has an earlier rendering, which may go. */
+static int check_target(const struct tern_render *r, const char *dir, bool *ret_there,
+                        struct tern_err *err)
+{
+    struct stat st;
+    json_t *list = NULL;
+    int rc;
+
+    if (lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && load_list(r, dir, &list, err) < 0)
+        return -1;
+    *ret_there = list != NULL;
+    rc = list ? check_folder(dir, "", json_object_get(list, "sha256"), err)
+              : tern_fs_is_free(dir, err);
+    json_decref(list);
     return rc;
 }
 
@@ -163,28 +183,113 @@ static int swap(const char *temp, const char *dir, bool there, struct tern_err *
     return rc < 0 ? tern_err_sys(err, "%s: cannot put it in place", dir) : 0;
 }
 
-int tern_render_write(const struct tern_render *r, const char *dir, struct tern_err *err)
+static int write_whole(const struct tern_render *r, const char *to, struct tern_err *err)
 {
-    char *temp = NULL, *to = tern_strdup(dir);
     bool there;
-    int rc = -1;
 
-    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
-        to[--n] = '\0';
-    if (check_target(to, &there, err) < 0)
-        goto out;
-    temp = tern_fs_folder_beside(to, err);
+    if (check_target(r, to, &there, err) < 0)
+        return -1;
+    char *temp = tern_fs_folder_beside(to, err);
     if (!temp)
-        goto out;
-    rc = put_all(r, temp, err);
+        return -1;
+    int rc = put_all(r, temp, err);
     if (rc == 0)
         rc = swap(temp, to, there, err);
     if (rc == 0)
         rc = tern_fs_sync_parent(to, err);
     if (rc < 0 || there)
         tern_fs_remove_tree(temp, NULL);
-out:
     free(temp);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ into a folder with others */
+
+/* Is the file missing, or already what it shall be? */
+static bool is_settled(const char *dir, const struct tern_render_file *f)
+{
+    char *path = tern_strf("%s/%s", dir, f->name), *old = NULL;
+    size_t len;
+    bool settled = !tern_fs_exists(path);
+
+    if (!settled && tern_fs_read(path, MAX_BYTES, &old, &len, NULL) == 0)
+        settled = len == f->text.len && memcmp(old, f->text.data, len) == 0;
+    free(old);
+    free(path);
+    return settled;
+}
+
+/* Of a list's names: a file that is there and is no longer rendered. */
+static bool is_stale(const struct tern_render *r, const char *dir, const char *name)
+{
+    if (strchr(name, '/') || *name == '.')
+        return false;
+    for (size_t i = 0; i < r->n_files; i++)
+        if (strcmp(r->file[i].name, name) == 0)
+            return false;
+    char *path = tern_strf("%s/%s", dir, name);
+    const bool there = tern_fs_exists(path);
+    free(path);
+    return there;
+}
+
+static int remove_stale(struct tern_render *r, const char *dir, const char *name,
+                        struct tern_err *err)
+{
+    char *path = tern_strf("%s/%s", dir, name);
+    int rc = unlink(path) < 0 ? tern_err_sys(err, "%s: cannot be removed", path) : 0;
+
+    if (rc == 0)
+        tern_render_say(r, "removed: %s, which this layout does not need", path);
+    free(path);
+    return rc;
+}
+
+static int write_into(struct tern_render *r, const char *dir, struct tern_err *err)
+{
+    json_t *list = NULL, *sums, *sum;
+    const char *name;
+    int rc = tern_fs_mkdirs(dir, 0755, err);
+
+    if (rc == 0)
+        rc = load_list(r, dir, &list, err);
+    sums = json_object_get(list, "sha256");
+    for (size_t i = 0; rc == 0 && i < r->n_files; i++)
+        if (!is_settled(dir, &r->file[i]))
+            rc = check_file(dir, r->file[i].name, sums, err);
+    json_object_foreach(sums, name, sum)
+    {
+        if (rc == 0 && is_stale(r, dir, name))
+            rc = check_file(dir, name, sums, err);
+    }
+    if (rc == 0)
+        rc = put_all(r, dir, err);
+    json_object_foreach(sums, name, sum)
+    {
+        if (rc == 0 && is_stale(r, dir, name))
+            rc = remove_stale(r, dir, name, err);
+    }
+    json_decref(list);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ both */
+
+int tern_render_write(struct tern_render *r, const char *dir, struct tern_err *err)
+{
+    static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    char *to = tern_strdup(dir);
+    sigset_t later, before;
+    int rc;
+
+    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
+        to[--n] = '\0';
+    sigemptyset(&later);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        sigaddset(&later, ends[i]);
+    pthread_sigmask(SIG_BLOCK, &later, &before);
+    rc = strcmp(r->form, "slurm") == 0 ? write_into(r, to, err) : write_whole(r, to, err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     free(to);
     return rc;
 }

@@ -12,10 +12,9 @@ run tern cluster render "$template" --to slurm; status 0
 out_has 'NodeName=trn1-st-trn1-[1-4] CPUs=128 '
 out_has 'File=/dev/neuron[0-15]'; out_has 'AccountingStoreFlags=job_comment' "sacct -o comment tells the run"
 run tern cluster render "$template" -o conf; status 0
-[ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf topology.conf ' ]
-ok $? 'render -o writes the five files'
-sed -i 's/^SlurmctldTimeout=.*/SlurmctldTimeout=7/' conf/slurm.conf
-run tern cluster render "$template" -o conf; status 0 'and again over what it wrote'; ! grep -q 'SlurmctldTimeout=7' conf/slurm.conf; ok $? 'which is replaced'
+[ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf tern-render.json topology.conf ' ]
+ok $? 'render -o writes the five files, and their list'
+run tern cluster render "$template" --slurm 22.05 -o conf; status 0 'and again over what it wrote'; has conf/slurm.conf SwitchType=switch/none 'which is replaced'
 for f in slurm.conf plugstack.conf cgroup.conf; do
     rm -rf theirs; mkdir theirs; echo "# mine" >theirs/$f
     run tern cluster render "$template" -o theirs; status 2 "render -o over somebody's $f"; one_line; err_has 'was not rendered by tern'

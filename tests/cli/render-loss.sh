@@ -77,6 +77,45 @@ sed 's/Name: other/Name: a-b/; s/Name: q$/Name: a/; s/{Name: c, I/{Name: b-c, I/
 render twice.yaml --to hyperpod --vars reservation.txt; status 2 "hyperpod: two instance groups of one name are refused"
 err_has 'twice.yaml:18: its instance group would be a-b-c, as that of line 11' "hyperpod: both lines are told"
 
+# ---- Slurm's files: edits, and files that are no longer needed
+render "$template" -o conf; status 0; [ -e conf/tern-render.json ]; ok $? "slurm: the folder tells what tern rendered"
+echo mine >conf/notes; render "$template" --slurm 26.05 -o conf; status 0 "slurm: files of an earlier rendering are replaced, beside others"
+[ ! -e conf/topology.conf ] && [ -e conf/topology.yaml ]; ok $? "slurm: a file that is no longer needed is removed"
+out_has 'removed: conf/topology.conf' "slurm: and that is told"; is "$(cat conf/notes)" mine "slurm: a file of others stays"
+echo '# by hand' >>conf/gres.conf; before=$(cat conf/* | cksum)
+render "$template" --slurm 24.11 -o conf; status 2 "slurm: an edited file is not overwritten"; err_has 'conf/gres.conf: was changed since tern rendered it' "slurm: the edited file is told"
+render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" -o conf; status 2 "slurm: an edited file that is no longer needed is not removed"
+is "$(cat conf/* | cksum)" "$before" "slurm: nothing was changed"
+sed -i '$d' conf/gres.conf; render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" -o conf; status 0; [ ! -e conf/gres.conf ]; ok $? "slurm: without the edit it is"
+render "$template" --to pcluster -o conf; status 2 "another form does not replace Slurm's files"; err_has 'is of another form'
+render "$template" --to cfn -o cfn; render "$template" -o cfn; status 2 "nor do Slurm's files come between another form's"; is "$(ls cfn | tr '\n' ' ')" 'create.sh delete.sh stack.json tern-render.json ' "that folder stays as it was"
+render "$template" -o old; rm old/tern-render.json; render "$template" -o old; status 0 "slurm: equal files without a list are taken"
+rm old/tern-render.json; echo SlurmctldTimeout=7 >>old/slurm.conf; render "$template" -o old; status 2 "slurm: other ones without a list are not"
+echo precious >precious; printf '{"form": "slurm", "sha256": {"../precious": "%s"}}' "$(sha256sum <precious | cut -d ' ' -f 1)" >old/tern-render.json
+rm old/*.conf; render "$template" -o old; [ -e precious ]; ok $? "slurm: a list removes nothing outside its folder"
+
+# ---- a signal while the folder is written
+if [ -n "${TERN_SANITIZE-}" ] || ! command -v gcc >/dev/null; then
+    skip "no preloaded library under a sanitizer, or without gcc"
+else
+    cat >signal.c <<'C'
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd)
+{
+    static int n;
+    if (n++ == 0)
+        kill(getpid(), SIGTERM);
+    return (int)syscall(SYS_fsync, fd);
+}
+C
+    gcc -shared -fPIC -o signal.so signal.c
+    run env LD_PRELOAD="$WORK/signal.so" tern cluster render "$template" --to pcluster -o interrupted
+    status 143 "a signal during the writing ends the program"
+    is "$(ls interrupted | tr '\n' ' ')$(ls -d interrupted.tmp-* 2>/dev/null)" 'cluster.yaml create.sh delete.sh on-node-configured tern-render.json ' "after the folder is whole, with nothing beside it"
+fi
+
 # ---- CloudFormation: the file system and the bucket outlive updates and mistakes
 render "$template" --to cfn -o stack; status 0
 python3 - <<'P'

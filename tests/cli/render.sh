@@ -42,7 +42,7 @@ out_has 'login nodes have no OnNodeConfigured' 'so are login nodes, which have n
 mkdir theirs; echo mine >theirs/notes
 run tern cluster render "$template" --to pcluster -o theirs; status 2 'a folder of other files is refused'; one_line
 is "$(ls theirs)" notes 'and stays as it was'
-echo mine >pcluster/notes; render pcluster; status 2 'a file beside rendered ones is refused'; err_has 'pcluster/notes: is no file of tern'
+echo mine >pcluster/notes; render pcluster; status 2 'a file beside rendered ones is refused'; err_has 'pcluster/notes: was not rendered by tern'
 rm pcluster/notes; sed -i 's/MaxCount: 16/MaxCount: 32/' pcluster/cluster.yaml
 render pcluster; status 2 'an edited file is not overwritten'; err_has 'pcluster/cluster.yaml: was changed since'
 run tern cluster render "$golden/cluster.yaml" --to pcluster --vars "$golden/values.txt" --diff pcluster

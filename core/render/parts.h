@@ -85,6 +85,12 @@ const char *tern_render_host(struct tern_render *r, const struct tern_layout_sto
 #define TERN_RENDER_LIST "tern-render.json"
 /* That list, as JSON text. */
 int tern_render_list(const struct tern_render *r, struct tern_buf *to, struct tern_err *err);
+/* *ret_list: the list of the rendering in `dir`, to be freed; NULL: there is none.  TERN_USAGE
+ * where it is of another form. */
+int tern_render_load_list(const struct tern_render *r, const char *dir, json_t **ret_list,
+                          struct tern_err *err);
+/* Of a list's names: is it a file directly in `dir` that is there, and no longer rendered? */
+bool tern_render_is_stale(const struct tern_render *r, const char *dir, const char *name);
 
 /* The forms. */
 int tern_render_slurm(struct tern_render *r, struct tern_err *err);

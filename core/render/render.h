@@ -77,8 +77,9 @@ void tern_render_free(struct tern_render *r);
  * Signals that end a program wait until the folder is whole. */
 int tern_render_write(struct tern_render *r, const char *dir, struct tern_err *err);
 
-/* Print a unified diff from the files in `dir` to these.  Files that tern would not render are left
- * out.  `clean`: bytes that are unsafe on a terminal are masked. */
+/* Print a unified diff from the files in `dir` to these, and which become programs or are none.
+ * Files that tern did not render are left out.  `clean`: bytes that are unsafe on a terminal are
+ * masked.  TERN_USAGE where `dir` is no folder, or has another form. */
 int tern_render_diff(const struct tern_render *r, const char *dir, FILE *to, bool clean,
                      bool *ret_differs, struct tern_err *err);
 

@@ -102,10 +102,8 @@ static int check_folder(const char *dir, const char *below, const json_t *sums,
     return rc;
 }
 
-/* *ret_list: the list of the rendering in `dir`, which must be of this form; NULL: there is none.
- */
-static int load_list(const struct tern_render *r, const char *dir, json_t **ret_list,
-                     struct tern_err *err)
+int tern_render_load_list(const struct tern_render *r, const char *dir, json_t **ret_list,
+                          struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", dir, TERN_RENDER_LIST);
     json_t *list = tern_fs_exists(path) ? tern_json_load(path, MAX_BYTES, err) : NULL;
@@ -132,7 +130,8 @@ static int check_target(const struct tern_render *r, const char *dir, bool *ret_
     json_t *list = NULL;
     int rc;
 
-    if (lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && load_list(r, dir, &list, err) < 0)
+    if (lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) &&
+        tern_render_load_list(r, dir, &list, err) < 0)
         return -1;
     *ret_there = list != NULL;
     rc = list ? check_folder(dir, "", json_object_get(list, "sha256"), err)
@@ -219,8 +218,7 @@ static bool is_settled(const char *dir, const struct tern_render_file *f)
     return settled;
 }
 
-/* Of a list's names: a file that is there and is no longer rendered. */
-static bool is_stale(const struct tern_render *r, const char *dir, const char *name)
+bool tern_render_is_stale(const struct tern_render *r, const char *dir, const char *name)
 {
     if (strchr(name, '/') || *name == '.')
         return false;
@@ -252,21 +250,21 @@ static int write_into(struct tern_render *r, const char *dir, struct tern_err *e
     int rc = tern_fs_mkdirs(dir, 0755, err);
 
     if (rc == 0)
-        rc = load_list(r, dir, &list, err);
+        rc = tern_render_load_list(r, dir, &list, err);
     sums = json_object_get(list, "sha256");
     for (size_t i = 0; rc == 0 && i < r->n_files; i++)
         if (!is_settled(dir, &r->file[i]))
             rc = check_file(dir, r->file[i].name, sums, err);
     json_object_foreach(sums, name, sum)
     {
-        if (rc == 0 && is_stale(r, dir, name))
+        if (rc == 0 && tern_render_is_stale(r, dir, name))
             rc = check_file(dir, name, sums, err);
     }
     if (rc == 0)
         rc = put_all(r, dir, err);
     json_object_foreach(sums, name, sum)
     {
-        if (rc == 0 && is_stale(r, dir, name))
+        if (rc == 0 && tern_render_is_stale(r, dir, name))
             rc = remove_stale(r, dir, name, err);
     }
     json_decref(list);

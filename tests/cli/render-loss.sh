@@ -94,6 +94,17 @@ rm old/tern-render.json; echo SlurmctldTimeout=7 >>old/slurm.conf; render "$temp
 echo precious >precious; printf '{"form": "slurm", "sha256": {"../precious": "%s"}}' "$(sha256sum <precious | cut -d ' ' -f 1)" >old/tern-render.json
 rm old/*.conf; render "$template" -o old; [ -e precious ]; ok $? "slurm: a list removes nothing outside its folder"
 
+# ---- --diff: a folder that is none, files that cannot be read, modes, files that go
+render "$template" --to cfn -o modes; chmod -x modes/create.sh
+render "$template" --to cfn --diff modes; status 1 "--diff: a program that cannot be run differs"; is "$(cat out)" 'modes/create.sh: becomes a program (chmod +x)' "--diff: and is told"
+rm modes/create.sh; ln -s create.sh modes/create.sh
+render "$template" --to cfn --diff modes; err_has 'modes/create.sh: cannot be read' "--diff: a file that cannot be seen is an error"
+! grep -q /dev/null out; ok $? "--diff: and not a new file"
+render "$template" --to cfn --diff "$template"; status 2 "--diff of a file is refused"; err_has 'is no folder'; [ ! -s out ]; ok $? "--diff of a file prints no file as new"
+render "$template" -o going; render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" --diff going; status 1
+has out '--- going/gres.conf' "--diff: a file that -o would remove is shown"; has out '+++ /dev/null' "--diff: as one that goes"
+[ -s going/gres.conf ]; ok $? "--diff: removes nothing"
+
 # ---- a signal while the folder is written
 if [ -n "${TERN_SANITIZE-}" ] || ! command -v gcc >/dev/null; then
     skip "no preloaded library under a sanitizer, or without gcc"

@@ -240,6 +240,7 @@ json.dump({n: e for n in "Region Bucket SecurityGroup PrivateSubnet ExecutionRol
            "TernPackage FileSystemId FileSystemDnsName FileSystemMountName".split()}, open("evil.json", "w"))
 P
 mkdir bin; : >a
+printf '#!/bin/bash\nexec /bin/sleep 0.1\n' >bin/sleep
 for tool in aws pcluster docker curl systemctl shutdown; do printf '#!/bin/bash\nprintf "%%s\\n" "%s" "$@" >>calls\nexit 1\n' $tool >bin/$tool; done
 chmod +x bin/*
 for form in $forms; do

@@ -126,7 +126,7 @@ apply cluster.yaml --restart ./restart.sh; status 0 "and four again" || cat err
 one=$(cat "$etc/tern-nodes.conf"); apply memory.yaml; other=$(cat "$etc/tern-nodes.conf"); whole=0 ended=0
 for i in 1 2 3 4 5 6 7 8; do
     to=$([ $((i % 2)) = 1 ] && echo cluster.yaml || echo memory.yaml)
-    tern cluster exec $CLUSTER -- timeout -s KILL 0.0$i "$BIN/tern-cluster" apply $to >/dev/null 2>&1
+    TMPDIR=$WORK tern cluster exec $CLUSTER -- timeout -s KILL 0.0$i "$BIN/tern-cluster" apply $to >/dev/null 2>&1
     now=$(cat "$etc/tern-nodes.conf")
     [ "$now" = "$one" ] || [ "$now" = "$other" ] || break
     whole=$((whole + 1))

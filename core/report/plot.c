@@ -287,20 +287,17 @@ static int width(const char *s)
     return n;
 }
 
-/* `text` with at most `max` characters, right aligned there; one that is cut ends in '+'. */
+/* `text` with at most `max` characters, right aligned there; a longer one has a '+' in its middle.
+ */
 static void put_fixed(struct tern_buf *to, const char *text, int max)
 {
-    char *s = tern_strdup(text), *at = s;
+    char *s = tern_strdup(text);
 
     tern_str_mask(s);
-    if (width(s) > max) {
-        for (int n = 0; n < max - 1; n++)
-            for (at++; (*at & 0xc0) == 0x80;)
-                at++;
-        at[0] = '+';
-        at[1] = '\0';
-    }
-    tern_buf_printf(to, "%*s%s", max - width(s), "", s);
+    if (width(s) > max)
+        tern_report_cut(to, s, max);
+    else
+        tern_buf_printf(to, "%*s%s", max - width(s), "", s);
     free(s);
 }
 

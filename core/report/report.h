@@ -40,6 +40,10 @@ int tern_report_columns(const struct tern_report_field *fields, size_t n_fields,
 void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fields,
                         size_t n_fields);
 
+/* Add the first and the last characters of `text`, `width` with a '+' between them: names of a
+ * sweep begin alike, and paths differ at their end.  `text` has more, and is safe on a terminal. */
+void tern_report_cut(struct tern_buf *to, const char *text, int width);
+
 struct tern_report_style {
     bool parsable;  /* -P: cells between '|', no padding, no final '|' */
     bool no_header; /* -n */

@@ -125,16 +125,14 @@ static char *clean(const char *cell, bool parsable)
     return b.data ? b.data : tern_strdup("");
 }
 
-/* The first and the last of its characters, `width` with the '+' between them: names of a sweep
- * begin alike, and paths differ at their end. */
-static void put_cut(struct tern_buf *to, const char *cell, int width)
+void tern_report_cut(struct tern_buf *to, const char *text, int width)
 {
     const int head = (width - 1) / 2;
-    const char *tail = cell + strlen(cell);
+    const char *tail = text + strlen(text);
 
-    tern_buf_add(to, cell, tern_str_first(cell, (size_t)head));
+    tern_buf_add(to, text, tern_str_first(text, (size_t)head));
     tern_buf_puts(to, "+");
-    for (int n = width - 1 - head; n > 0 && tail > cell;)
+    for (int n = width - 1 - head; n > 0 && tail > text;)
         n -= ((unsigned char)*--tail & 0xc0) != 0x80;
     tern_buf_puts(to, tail);
 }
@@ -156,7 +154,7 @@ static void put_cell(struct tern_buf *to, const char *cell, const struct tern_re
     const int pad = width - width_of(cell, len);
 
     if (c->least && cell[len]) {
-        put_cut(to, cell, width);
+        tern_report_cut(to, cell, width);
         return;
     }
     if (c->right)

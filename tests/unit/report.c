@@ -236,7 +236,7 @@ static void test_level(void)
 
 static void test_mark_rows(void)
 {
-    static const char *const names[] = {"lora", "a-name-that-is-long"};
+    static const char *const names[] = {"lora", "sweep-lr-1e-4"};
     const struct tern_report_line line = {.label = "one", .x = steps, .y = low, .n = 4};
     const struct tern_report_mark marked[] = {{.x = 100, .sign = 'C'},
                                               {.x = 100, .sign = 'R', .row = 1}};
@@ -253,8 +253,8 @@ static void test_mark_rows(void)
 
     printf("%s", s);
     has(s, "\n     lora                        C\n", "marks of a run have a row with its name");
-    has(s, "\na-name-t+                        R\n", "a long name of a row is cut");
-    has(s, "\nseconds +  0 ", "a long name of the axis is cut");
+    has(s, "\nswee+1e-4                        R\n", "a long name of a row keeps its end");
+    has(s, "\nseco+ning  0 ", "a long name of the axis is cut");
 }
 
 /* Of a picture as low as can be. */

@@ -131,6 +131,9 @@ static int explain(const struct tern_recipe *r, struct tern_err *err)
         return -1;
     if (nodes < 0)
         known.nodes = cluster ? known.cluster_nodes : 1;
+    /* The memory of all nodes of the largest queue, whose number is known only now. */
+    if (nodes < 0 && cluster && tern_check_assume(cluster, r, &known, err) < 0)
+        return -1;
     known.ranks = known.nodes * r->launch.ranks_per_node;
     int rc = read_config(r, &c, err);
 

@@ -208,11 +208,14 @@ static int check_cuts(const struct tern_recipe *r, const struct tern_model_confi
 static int too_much(const struct tern_recipe *r, const struct tern_check_options *options,
                     const struct tern_plan_memory *m, struct tern_err *err)
 {
-    char each[32], all[32], room[32], parts[5][32];
+    char each[32], all[32], room[32], parts[5][32], many[80] = "the largest node";
     const uint64_t have = options->node_memory;
     const int64_t n = r->launch.ranks_per_node;
     const bool staging = (m->total - m->staging) * (uint64_t)n <= have;
 
+    if (options->larger)
+        snprintf(many, sizeof many, "of %" PRId64 " nodes in one queue the smallest",
+                 options->nodes ? options->nodes : tern_check_fewest_nodes(r) + r->launch.spares);
     return tern_recipe_fail(
         r, staging ? "checkpoint" : "model", err,
         "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s, a copy "
@@ -224,8 +227,7 @@ static int too_much(const struct tern_recipe *r, const struct tern_check_options
         tern_str_bytes(parts[3], sizeof parts[3], m->activations),
         tern_str_bytes(parts[4], sizeof parts[4], m->staging),
         tern_str_bytes(all, sizeof all, m->total * (uint64_t)n),
-        options->here ? "this machine" : "the largest node",
-        tern_str_bytes(room, sizeof room, have),
+        options->here ? "this machine" : many, tern_str_bytes(room, sizeof room, have),
         staging ? "Say checkpoint.async: false: training then waits for each checkpoint."
                 : "Take fewer ranks a node, a smaller batch.micro or seq_len, or higher parallel "
                   "degrees.",

@@ -18,7 +18,9 @@ struct tern_check_options {
     int64_t nodes;          /* that will work, 0 when it is not known */
     int64_t ranks;          /* of all nodes together; of a workload its workers; 0: not known */
     int64_t cluster_nodes;  /* that there are at all; 0: not known */
-    uint64_t node_memory;   /* bytes, of the largest node there is; 0: not known */
+    uint64_t node_memory;   /* bytes, of the largest node there is, or that as many nodes of one
+                             * queue have as will work; 0: not known */
+    bool larger;            /* there are larger nodes, but too few of them in one queue */
     bool here;              /* node_memory is this machine's: no cluster is known */
     uint64_t device_memory; /* bytes, of a NeuronCore; 0: none, or not known */
 };
@@ -35,9 +37,10 @@ int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options
                     const struct tern_model_config *config, struct tern_err *err);
 
 /* Judge by the machines of a layout (its path), not by those of a Slurm or by this one: fill in
- * cluster_nodes (of its largest queue), node_memory and device_memory (of its largest node).
- * TERN_USAGE when it has errors, has fewer nodes than known->nodes, or when its NeuronCores cannot
- * be dealt to as many workers as `r` starts on a node. */
+ * cluster_nodes (of its largest queue), node_memory and device_memory.  A job is in one queue: the
+ * memory is what known->nodes nodes of some queue have (0: the fewest that the recipe needs).
+ * TERN_USAGE when it has errors, has fewer nodes than known->nodes, or when the NeuronCores of so
+ * many nodes cannot be dealt to as many workers as `r` starts on a node. */
 int tern_check_assume(const char *layout, const struct tern_recipe *r,
                       struct tern_check_options *known, struct tern_err *err);
 

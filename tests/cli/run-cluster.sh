@@ -73,6 +73,22 @@ run tern train run.yaml --explain -N 4 -c small.yaml; status 2 "train --explain:
 out_has '32 ranks: tensor 8 x data 4' "the plan is shown all the same"; out_has ' of 3.80 GiB in small.yaml'; err_has 'and the largest node has 3.80 GiB'
 run tern train run.yaml -c cluster.yaml; status 2 "train: --cluster without --explain is refused"; err_has 'go with --explain'
 
+# ---- a job is in one queue
+python3 - <<'E'
+text = open("small.yaml").read()
+at = text.index("    - Name:"); end = text.index("SharedStorage")
+queue = text[at:end]
+big = queue.replace("trn1", "big").replace("c5.large", "trn1n.32xlarge")
+big = big.replace("MinCount: 16", "MinCount: 1").replace("MaxCount: 16", "MaxCount: 1")
+open("two.yaml", "w").write(text[:end] + big + text[end:])
+E
+of='of 2 nodes in one queue the smallest has 3.80 GiB'
+run tern run --check run.yaml -N 1 -c two.yaml; status 0 "a run of one node is accepted where another queue has one that is large enough"
+run tern run --check run.yaml -N 2 -c two.yaml; status 2 "two nodes are refused where only one is large enough"; one_line; err_has "$of"
+run tern submit --dry-run run.yaml -N 2 -c two.yaml; status 2 "submit: nodes of two queues make no job"; err_has "$of"
+run tern train run.yaml --explain -N 1 -c two.yaml; out_has ' of 486 GiB in two.yaml' "train --explain: one node is the large one"
+run tern train run.yaml --explain -c two.yaml; status 2 "train --explain: all nodes of the largest queue are the small ones"; out_has ' of 3.80 GiB in two.yaml'
+
 # ---- tern submit
 run tern submit --dry-run run.yaml -N 16 -c cluster.yaml; status 0 "submit: the line for 16 nodes, without Slurm"
 out_has 'sbatch --job-name=cpt-7b --nodes=16 --ntasks-per-node=8'

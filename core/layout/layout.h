@@ -110,6 +110,9 @@ struct tern_layout_settings {
     struct tern_layout_setting *at;
 };
 
+/* Nodes of a resource at most: Slurm's own limit of a cluster. */
+enum { TERN_LAYOUT_MAX_COUNT = 65533 };
+
 /* An entry of ComputeResources: up to two groups of like nodes. */
 struct tern_layout_resource {
     int line;

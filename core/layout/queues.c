@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes of a resource that a model takes; Slurm's own limit is 65,533. */
-enum { MAX_COUNT = 65533 };
-
 /* Settings of a queue that its resources inherit. */
 struct inherited {
     bool placement_group;
@@ -43,7 +40,7 @@ static int count_of(const struct tern_yaml_node *m, const char *key, int other)
 {
     int64_t n = tern_layout_int(m, key, other);
 
-    return n < 0 ? 0 : n > MAX_COUNT ? MAX_COUNT : (int)n;
+    return n < 0 ? 0 : n > TERN_LAYOUT_MAX_COUNT ? TERN_LAYOUT_MAX_COUNT : (int)n;
 }
 
 static void read_resource(struct tern_layout *l, const struct tern_yaml_node *m,

@@ -50,6 +50,7 @@ finds value-word E 14 'another scheduler' 's/Scheduler: slurm/Scheduler: awsbatc
 finds value-form E 22 'an id of no subnet' 's/subnet-0123456789abcdef1/subnet-xyz/'
 finds value-form E 12 'an address of no network' '/KeyName/s/.*/    AllowedIps: 10.0.0.0/' && err_has 'prefix list'
 finds value-range E 29 'no nodes at all' 's/MaxCount: 4/MaxCount: 0/; s/MinCount: 4/MinCount: 0/'
+finds value-range E 29 'more nodes than a Slurm has' 's/MaxCount: 4/MaxCount: 65534/' && err_has 'Write 1 to 65533'
 finds value-range E 16 'an idle time below -1' 's/ScaledownIdletime: 10/ScaledownIdletime: -2/'
 finds value-length E 39 'a tag of 129 letters' '' "Tags: [{Key: $(printf 'k%.0s' $(seq 129)), Value: v}]"
 finds list-length E 17 'no queue' '/SlurmQueues/,/            Enabled/d; s/^SharedStorage/  SlurmQueues: []\n&/'

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,7 @@ struct tern_layout_vars {
 };
 
 /* Lines NAME=value, as a shell would read them: an export, a comment and quotes around the value
- * are taken.  A value in <angle brackets> is a place to fill in.  NULL where a line is no such one.
- */
+ * are taken.  NULL where a line is no such one. */
 static json_t *read_lines(char *text, const char *path, struct tern_err *err)
 {
     json_t *all = json_object();
@@ -45,8 +45,7 @@ static json_t *read_lines(char *text, const char *path, struct tern_err *err)
             value[n - 1] = '\0';
             value++;
         }
-        if (*value && *value != '<')
-            json_object_set_new(all, line, tern_json_text(value));
+        json_object_set_new(all, line, tern_json_text(value));
     }
     return all;
 }
@@ -67,8 +66,32 @@ static json_t *read_values(const char *path, struct tern_err *err)
     return all;
 }
 
+/* A text, a whole number, true or false.  Nothing, and a text in <angle brackets>, is a place to
+ * fill in; lists and objects belong to whatever else the file is for. */
+static int take_value(json_t *to, const char *key, const json_t *value, const char *path,
+                      struct tern_err *err)
+{
+    const char *text = json_string_value(value);
+    char number[32];
+
+    if (json_is_integer(value)) {
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        text = number;
+    } else if (json_is_boolean(value)) {
+        text = json_is_true(value) ? "true" : "false";
+    } else if (json_is_real(value)) { /* 3.10 is read as 3.1 */
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: %s: a number with a point loses its last zeros. Write it in "
+                            "quotes.",
+                            path, key);
+    }
+    if (text && *text && *text != '<')
+        json_object_set_new(to, key, tern_json_text(text));
+    return 0;
+}
+
 /* The outputs of CloudFormation: [{"OutputKey": ..., "OutputValue": ...}, ...]. */
-static void take_outputs(json_t *to, json_t *list)
+static int take_outputs(json_t *to, json_t *list, const char *path, struct tern_err *err)
 {
     size_t i;
     json_t *m;
@@ -76,26 +99,34 @@ static void take_outputs(json_t *to, json_t *list)
     json_array_foreach(list, i, m)
     {
         const char *key = json_string_value(json_object_get(m, "OutputKey"));
-        json_t *value = json_object_get(m, "OutputValue");
-        if (key && json_is_string(value))
-            json_object_set(to, key, value);
+        if (key && take_value(to, key, json_object_get(m, "OutputValue"), path, err) < 0)
+            return -1;
     }
+    return 0;
 }
 
 /* All values that `from` has, in whichever of the forms. */
-static void take(json_t *to, json_t *from)
+static int take(json_t *to, json_t *from, const char *path, struct tern_err *err)
 {
     const char *key;
     json_t *value;
     size_t i;
 
     if (json_is_array(from))
-        take_outputs(to, from);
+        return take_outputs(to, from, path, err);
     json_array_foreach(json_object_get(from, "Stacks"), i, value)
-        take_outputs(to, json_object_get(value, "Outputs"));
-    take_outputs(to, json_object_get(from, "Outputs"));
-    json_object_foreach(from, key, value) if (json_is_string(value))
-        json_object_set(to, key, value);
+    {
+        if (take_outputs(to, json_object_get(value, "Outputs"), path, err) < 0)
+            return -1;
+    }
+    if (take_outputs(to, json_object_get(from, "Outputs"), path, err) < 0)
+        return -1;
+    json_object_foreach(from, key, value)
+    {
+        if (take_value(to, key, value, path, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 struct tern_layout_vars *tern_layout_vars_load(const char *path, struct tern_err *err)
@@ -111,17 +142,18 @@ struct tern_layout_vars *tern_layout_vars_load(const char *path, struct tern_err
     }
     v->path = tern_strdup(path);
     v->values = json_object();
-    take(v->values, from);
+    int rc = take(v->values, from, path, err);
     json_decref(from);
-    if (json_object_size(v->values) == 0) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: has no values. Write {\"NAME\": \"value\"} or lines NAME=value, or save "
-                     "what `aws cloudformation describe-stacks` prints.",
-                     path);
-        tern_layout_vars_free(v);
-        return NULL;
-    }
-    return v;
+    if (rc == 0 && json_object_size(v->values) == 0)
+        rc = tern_err_set(
+            err, TERN_USAGE,
+            "%s: has no values. Write {\"NAME\": \"value\"} or lines NAME=value, or save "
+            "what `aws cloudformation describe-stacks` prints.",
+            path);
+    if (rc == 0)
+        return v;
+    tern_layout_vars_free(v);
+    return NULL;
 }
 
 void tern_layout_vars_free(struct tern_layout_vars *v)

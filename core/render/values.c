@@ -75,7 +75,7 @@ const char *tern_render_value(struct tern_render *r, const char *name, const cha
 
     if (!value)
         value = other;
-    if (!value)
+    if (!value || !*value)
         value = tern_render_keep(r, tern_strf("${%s}", name));
     tern_render_note_variables(r, value);
     return value;

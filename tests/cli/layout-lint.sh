@@ -175,6 +175,14 @@ printf '{"Public": "subnet-0123456789abcdef0", "Privat": "subnet-0123456789abcde
 run tern cluster check vars.yaml --vars outputs.json; status 2; err_has "Did you mean 'Privat'?" 'a variable without a value is named'
 printf '[]' >outputs.json; run tern cluster check vars.yaml --vars outputs.json; status 2; one_line; err_has 'has no values'
 run tern cluster check vars.yaml --vars none.json; status 2; one_line
+printf '{"Public": "subnet-0123456789abcdef0", "Private": ""}' >outputs.json
+run tern cluster check vars.yaml --vars outputs.json; status 2; err_has "has no value for '\${Private}'" 'an empty text of JSON is no value'
+printf '[{"OutputKey": "Public", "OutputValue": "subnet-0123456789abcdef0"}, {"OutputKey": "Private", "OutputValue": "<fill in>"}]' >outputs.json
+run tern cluster check vars.yaml --vars outputs.json; status 2; err_has "has no value for '\${Private}'" 'a place to fill in is no value in JSON'
+sed 's/MinCount: 4/MinCount: "${N}"/; s/MaxCount: 4/MaxCount: "${N}"/; s/c5.4xlarge/"${Head}"/' "$template" >vars.yaml
+printf '{"N": 3, "Head": "c5.4xlarge", "Efa": true}' >number.json; run tern cluster render vars.yaml --vars number.json; out_has 'NodeName=trn1-st-trn1-[1-3]' 'a whole number of JSON is a value'
+printf '{"N": 3}' >number.json; run tern cluster check vars.yaml --vars number.json; ! grep -q 'has no values' err; ok $? 'a file with a number alone has a value'; err_has "has no value for '\${Head}'"
+printf '{"N": 3.0, "Head": "c5.4xlarge"}' >number.json; run tern cluster check vars.yaml --vars number.json; status 2; one_line; err_has 'number.json: N: a number with a point loses its last zeros. Write it in quotes.'
 
 # ---- the same judgement where nodes are made
 sed 's/trn1.32xlarge/p5.48xlarge/' "$template" >p5.yaml

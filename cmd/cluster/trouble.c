@@ -143,12 +143,11 @@ static void give_back_later(const char *node, const char *reason)
 }
 
 /* The reason is ParallelCluster's, which people search for. */
-static void tell_slurm(const char *node, const struct tern_err *why)
+static void tell_slurm(const char *node, bool lost, const struct tern_err *why)
 {
     struct tern_err err = {0};
-    char *reason =
-        tern_strf("(Code:%s)Failure when resuming nodes",
-                  why->code == TERN_TEMPFAIL ? "InsufficientInstanceCapacity" : "LaunchFailure");
+    char *reason = tern_strf("(Code:%s)Failure when resuming nodes",
+                             lost ? "InsufficientInstanceCapacity" : "LaunchFailure");
 
     tern_warn("%s", why->text);
     if (tern_slurm_node_update(node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
@@ -157,12 +156,35 @@ static void tell_slurm(const char *node, const struct tern_err *why)
     free(reason);
 }
 
+/* All of them, whatever befalls one; the first error is told in the end. */
+static int power_all(const char *name, char **hosts, size_t n_hosts, bool on, struct tern_err *err)
+{
+    struct tern_err first = {0};
+    size_t failed = 0;
+
+    for (size_t i = 0; i < n_hosts; i++) {
+        struct tern_err e = {0};
+        bool lost;
+        if (tern_vcluster_power(name, hosts[i], on, &lost, &e) == 0)
+            continue;
+        if (for_slurm && on && e.code != TERN_USAGE) /* else it is on already */
+            tell_slurm(hosts[i], lost, &e);
+        if (!for_slurm && failed++ == 0)
+            first = e;
+    }
+    if (failed == 0)
+        return 0;
+    *err = first;
+    return failed == 1
+               ? -1
+               : tern_err_prefix(err, "%zu of %zu nodes failed, the first with", failed, n_hosts);
+}
+
 static int run_node(int n, char **args, struct tern_err *err)
 {
     const bool on = power && strcmp(power, "on") == 0;
     char **hosts = NULL, *name = NULL;
     size_t n_hosts = 0;
-    int rc = -1;
 
     (void)n;
     if (!on && (!power || strcmp(power, "off") != 0))
@@ -171,21 +193,9 @@ static int run_node(int n, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--for-slurm is in one cluster: leave --cluster out.");
     if (!for_slurm && !(name = tern_vcluster_find(cluster, err)))
         return -1;
-    if (tern_slurm_hosts_expand(args[0], &hosts, &n_hosts, err) < 0)
-        goto out;
-    rc = 0;
-    for (size_t i = 0; i < n_hosts && rc == 0; i++) {
-        struct tern_err e = {0};
-        rc = tern_vcluster_power(name, hosts[i], on, &e);
-        if (rc < 0 && for_slurm) {
-            if (on && e.code != TERN_USAGE) /* else it is on already */
-                tell_slurm(hosts[i], &e);
-            rc = 0;
-        } else if (rc < 0) {
-            *err = e;
-        }
-    }
-out:
+    int rc = tern_slurm_hosts_expand(args[0], &hosts, &n_hosts, err);
+    if (rc == 0)
+        rc = power_all(name, hosts, n_hosts, on, err);
     tern_slurm_hosts_free(hosts);
     free(name);
     return rc;

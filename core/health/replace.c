@@ -68,8 +68,8 @@ static int request(enum tern_health_platform p, const char *node, const char *wh
         if (tern_slurm_node_update(node, TERN_SLURM_NODE_DRAIN, reason, err) < 0)
             return -1;
         /* Refused where it is off already; what else fails, fails below. */
-        tern_vcluster_power(/* root= */ NULL, node, /* on= */ false, /* err= */ NULL);
-        return tern_vcluster_power(/* root= */ NULL, node, /* on= */ true, err);
+        tern_vcluster_power(/* root= */ NULL, node, /* on= */ false, NULL, /* err= */ NULL);
+        return tern_vcluster_power(/* root= */ NULL, node, /* on= */ true, NULL, err);
     default:
         return tern_err_set(err, TERN_FAILED,
                             "%s: this is neither HyperPod nor ParallelCluster nor a virtual "

@@ -1,7 +1,11 @@
 #include "core/vcluster/ctl.h"
 
+#include "core/base/again.h"
+#include "core/base/log.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +14,15 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+enum {
+    BACKLOG = 16, /* requests that wait for the supervisor */
+    /* Until an answer: behind so many nodes that boot, each of which may take 30 s. */
+    ANSWER_S = (BACKLOG + 4) * 30,
+    BUSY_S = 5,    /* then the caller's user is told of the wait */
+    REQUEST_S = 1, /* in which a caller must have sent its request */
+    TRIES = 20     /* of a caller that could not, as the machine is busy */
+};
 
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
@@ -74,7 +87,7 @@ int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err)
     if (d < 0)
         return -1;
     unlinkat(d, "ctl", 0); /* of an ended supervisor */
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 16) < 0) {
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, BACKLOG) < 0) {
         tern_err_sys(err, "%s/ctl: cannot listen", dir);
         close(fd);
         fd = -1;
@@ -83,7 +96,7 @@ int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err)
     return fd;
 }
 
-/* Neither side may hold up the other for longer. */
+/* Neither side may hold up the other for ever. */
 static void limit(int fd, int seconds)
 {
     struct timeval t = {.tv_sec = seconds};
@@ -92,33 +105,63 @@ static void limit(int fd, int seconds)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
-static int receive(int fd, struct tern_vcluster_ctl_answer *a, int *folder)
+static int receive(int fd, const char *dir, struct tern_vcluster_ctl_answer *a, int *folder)
 {
     union {
         char room[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } control;
-    struct iovec io = {a, sizeof *a};
+    struct tern_vcluster_ctl_answer got;
+    struct iovec io = {&got, sizeof got};
     struct msghdr m = {.msg_iov = &io,
                        .msg_iovlen = 1,
                        .msg_control = control.room,
                        .msg_controllen = sizeof control.room};
-    ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+
+    if (TERN_AGAIN(poll(&answer, 1, BUSY_S * 1000)) == 0)
+        tern_warn("%s: the supervisor is busy; this waits for its answer", dir);
+    ssize_t n = TERN_AGAIN(recvmsg(fd, &m, MSG_CMSG_CLOEXEC));
 
     *folder = -1;
     struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
         memcpy(folder, CMSG_DATA(c), sizeof *folder);
-    if (n == (ssize_t)sizeof *a && a->size == sizeof *a)
+    if (n == (ssize_t)sizeof got && got.size == sizeof got) {
+        *a = got;
+        a->text[sizeof a->text - 1] = '\0';
         return 0;
+    }
     if (n >= 0)
         errno = EPROTO;
     return -1;
 }
 
-int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
-                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
-                          struct tern_err *err)
+/* 0 after an answer; 1 when the supervisor closed the connection before it took the request; -1. */
+static int exchange(int fd, const char *dir, const struct tern_vcluster_ctl_request *q,
+                    struct tern_vcluster_ctl_answer *a, int *folder, struct tern_err *err)
+{
+    if (TERN_AGAIN(send(fd, q, sizeof *q, MSG_NOSIGNAL)) >= 0 && receive(fd, dir, a, folder) == 0)
+        return 0;
+    if (errno == EPIPE || errno == ECONNRESET) {
+        tern_err_sys(err, "%s: the supervisor takes no request", dir);
+        return 1;
+    }
+    if (errno == EAGAIN)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: the supervisor does not answer within %d s. It is stopped or "
+                            "overloaded.",
+                            dir, ANSWER_S);
+    return tern_err_sys(err,
+                        "%s: the supervisor does not answer. Was the cluster brought up by "
+                        "another version of tern?",
+                        dir);
+}
+
+/* One connection; its outcome as of exchange. */
+static int ask_once(const char *dir, const struct tern_vcluster_ctl_request *q,
+                    struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                    struct tern_err *err)
 {
     struct sockaddr_un to;
     struct ucred who;
@@ -127,8 +170,8 @@ int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_reques
 
     if (d < 0)
         return -1;
-    limit(fd, 10);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
+    limit(fd, ANSWER_S);
+    if (TERN_AGAIN(connect(fd, (struct sockaddr *)&to, sizeof to)) < 0) {
         tern_err_set(err, TERN_USAGE,
                      "%s: no supervisor answers (%s). `tern cluster list` shows "
                      "live ones.",
@@ -139,18 +182,10 @@ int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_reques
         tern_err_sys(err, "%s: cannot identify the supervisor's process", dir);
         goto out;
     }
-    if (check_owner(who.uid, dir, err) < 0)
+    if (check_owner(who.uid, dir, err) < 0 || (rc = exchange(fd, dir, q, a, &got, err)) != 0)
         goto out;
-    if (send(fd, q, sizeof *q, MSG_NOSIGNAL) < 0 || receive(fd, a, &got) < 0) {
-        tern_err_sys(err,
-                     "%s: the supervisor does not answer. Was the cluster brought up by "
-                     "another version of tern?",
-                     dir);
-        goto out;
-    }
-    a->text[sizeof a->text - 1] = '\0';
     if (a->code) {
-        tern_err_set(err, (enum tern_code)a->code, "%s", a->text);
+        rc = tern_err_set(err, (enum tern_code)a->code, "%s", a->text);
         goto out;
     }
     if (supervisor)
@@ -159,7 +194,6 @@ int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_reques
         *folder = got;
         got = -1;
     }
-    rc = 0;
 out:
     if (got >= 0)
         close(got);
@@ -168,19 +202,32 @@ out:
     return rc;
 }
 
+int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
+                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                          struct tern_err *err)
+{
+    int rc = 1;
+
+    for (int i = 0; i < TRIES && rc > 0; i++)
+        rc = ask_once(dir, q, a, folder, supervisor, err);
+    return rc ? -1 : 0;
+}
+
 int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    struct pollfd caller = {.fd = fd, .events = POLLRDHUP};
 
     if (fd < 0)
         return -1;
-    limit(fd, 1);
-    if (recv(fd, q, sizeof *q, 0) != (ssize_t)sizeof *q || q->size != sizeof *q) {
-        close(fd);
-        return -1;
+    limit(fd, REQUEST_S);
+    if (TERN_AGAIN(recv(fd, q, sizeof *q, 0)) == (ssize_t)sizeof *q && q->size == sizeof *q &&
+        poll(&caller, 1, 0) == 0) {
+        q->node[sizeof q->node - 1] = '\0';
+        return fd;
     }
-    q->node[sizeof q->node - 1] = '\0';
-    return fd;
+    close(fd); /* a caller that has gone has told its user that nothing was done */
+    return -1;
 }
 
 void tern_vcluster_ctl_answer(int connection, const struct tern_vcluster_ctl_answer *a, int folder)

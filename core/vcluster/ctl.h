@@ -30,7 +30,7 @@ struct tern_vcluster_ctl_answer {
     uint32_t mode; /* enum tern_vcluster_mode */
     uint32_t user_namespace;
     uint32_t n_nodes;
-    uint32_t trouble; /* that a mend ended */
+    uint32_t trouble; /* that a mend ended, or of the node that is to be switched on */
     char text[400];   /* the reason, when `code` is not 0 */
 };
 
@@ -40,12 +40,15 @@ int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err);
 int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err);
 /* Send a request to the supervisor of `dir`.  A refusal is an error; another user's folder or
  * supervisor, and a missing one, are TERN_USAGE.  *folder (or NULL) is the descriptor beside the
- * answer or -1; *supervisor (or NULL) is its process, as the caller sees it. */
+ * answer or -1; *supervisor (or NULL) is its process, as the caller sees it.
+ *
+ * The supervisor serves one request after the other: the wait is told after some seconds, and ends
+ * with TERN_TEMPFAIL after ten minutes.  *a is set by an answer alone, a refusal among them. */
 int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
                           struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
                           struct tern_err *err);
 /* The supervisor's side: take one request from `listener`; its node ends in NUL.  The connection,
- * or -1 when the request gets no answer. */
+ * or -1 when the request gets no answer: its caller has gone, too. */
 int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q);
 /* Send and close.  `folder` may be -1. */
 void tern_vcluster_ctl_answer(int connection, const struct tern_vcluster_ctl_answer *a, int folder);

@@ -274,6 +274,7 @@ static int change(struct super *s, const struct tern_vcluster_ctl_request *q, si
     case TERN_VCLUSTER_CTL_OFF:
         return tern_vcluster_node_power_off(s->plan, node, err);
     case TERN_VCLUSTER_CTL_ON:
+        a->trouble = s->plan->nodes[node].trouble;
         return tern_vcluster_node_power_on(s->plan, node, err);
     case TERN_VCLUSTER_CTL_BREAK:
         return tern_vcluster_trouble_begin(s->plan, node, (enum tern_vcluster_trouble)q->trouble,

@@ -368,13 +368,16 @@ out:
     return rc;
 }
 
-int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err)
+int tern_vcluster_power(const char *name, const char *node, bool on, bool *ret_lost,
+                        struct tern_err *err)
 {
     const char *here = name ? NULL : tern_vcluster_local_folder();
     struct tern_vcluster_ctl_request q = {.size = sizeof q,
                                           .op = on ? TERN_VCLUSTER_CTL_ON : TERN_VCLUSTER_CTL_OFF};
-    struct tern_vcluster_ctl_answer a;
+    struct tern_vcluster_ctl_answer a = {0};
 
+    if (ret_lost)
+        *ret_lost = false;
     if (!name && !here)
         return tern_err_set(err, TERN_USAGE, "this is not a node of a virtual cluster");
     char *dir = here ? tern_strdup(here) : tern_vcluster_plan_dir(name, err);
@@ -383,6 +386,10 @@ int tern_vcluster_power(const char *name, const char *node, bool on, struct tern
     snprintf(q.node, sizeof q.node, "%s", node);
     int rc = tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, err);
     free(dir);
+    if (ret_lost)
+        *ret_lost =
+            rc < 0 && a.code == TERN_TEMPFAIL &&
+            (a.trouble == TERN_VCLUSTER_NO_CAPACITY || a.trouble == TERN_VCLUSTER_SPOT_RECLAIM);
     return rc;
 }
 

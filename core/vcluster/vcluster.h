@@ -78,8 +78,10 @@ int tern_vcluster_exec(const char *name, const char *node, char *const *argv, in
 const char *tern_vcluster_local_folder(void);
 
 /* Power cut of `node` (on = false), or its return.  `name` NULL: in the cluster around this
- * process. Only the cluster's owner may. */
-int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err);
+ * process. Only the cluster's owner may.  *ret_lost (or NULL), set in any case: it cannot be
+ * started as its capacity is lost (TERN_VCLUSTER_NO_CAPACITY or TERN_VCLUSTER_SPOT_RECLAIM). */
+int tern_vcluster_power(const char *name, const char *node, bool on, bool *ret_lost,
+                        struct tern_err *err);
 
 /* ------------------------------------------------------------------ trouble */
 

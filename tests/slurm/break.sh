@@ -96,7 +96,11 @@ kept" ]; ok $? "$who: read-only: files can be read"
     until_true well; ok $? "$who: a brake that is killed inside is noticed"; works "the brake's end"
     run tern_cluster break $n -c $CLUSTER --how flood; status 2; one_line; err_has "'flood' is not one of: kill, freeze,"
     run tern_cluster break nobody -c $CLUSTER; status 2; err_has "has no node 'nobody'"
-    broken slow; run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on
+    broken slow
+    run tern_cluster node "trn1-st-trn1-[2-4]" -c $CLUSTER --power off; status 2 "$who: power off of nodes that are not there, too"; one_line
+    err_has "2 of 3 nodes failed, the first with: cluster '$CLUSTER' has no node 'trn1-st-trn1-3'" "$who: how many nodes failed is told"
+    run tern_cluster node "trn1-st-trn1-[1-2]" -c $CLUSTER --power on; status 2; err_has "trn1-st-trn1-1 is on already"
+    at true; status 0 "$who: a node is started, though the one before it in the list was on"
     run tern_cluster break $n -c $CLUSTER --how partition; status 0 "$who: a power cut ends what befell the node"
     run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on; works "a power cut during a partition"
     broken slow; run tern_cluster down $CLUSTER; status 0 "$who: a broken cluster goes down"
@@ -121,6 +125,13 @@ as=() who=root
 rm cluster.tern.yaml
 tern_cluster up -n $CLUSTER "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
 run tern_cluster break $n -c $CLUSTER --how disk-full; status 2 "disk-full wants a limit"; one_line; err_has "'virtual: {tmp_mib: 256}'"
+# ---- a supervisor that is busy
+supervisor=$(tern_cluster list | awk -v n=$CLUSTER '$1 == n { print $(NF - 1) }')
+kill -STOP "$supervisor"
+tern_cluster node $n -c $CLUSTER --power off >busy.out 2>busy.err & waits=$!
+until_true grep -q 'the supervisor is busy' busy.err; ok $? "a command tells that the supervisor is busy" || cat busy.err
+kill -CONT "$supervisor"; wait $waits; ok $? "and succeeds when it is not any more" || cat busy.err
+at true; status 2; err_has "$n is off" "what it asked for is done"
 run tern_cluster down $CLUSTER
 sed -i 's/MaxCount: 2/MaxCount: 9/' cluster.yaml
 if tern_cluster up -n $CLUSTER --mode plain "$LAYOUT" >up 2>&1; then

@@ -399,6 +399,9 @@ static pid_t supervisor(const char *name, int n)
             if (q.op == TERN_VCLUSTER_CTL_OFF) {
                 a.code = TERN_TEMPFAIL;
                 snprintf(a.text, sizeof a.text, "%s stays on", q.node);
+            } else if (strcmp(q.node, "spot") == 0) {
+                a.code = TERN_TEMPFAIL;
+                a.trouble = TERN_VCLUSTER_SPOT_RECLAIM;
             }
             tern_vcluster_ctl_answer(fd, &a, q.op == TERN_VCLUSTER_CTL_ENTER ? lock : -1);
         }
@@ -489,10 +492,15 @@ static void test_protocol(void)
            stat(at("home/served/lock", folder), &lock) == 0 && got.st_ino == lock.st_ino,
        "a descriptor travels beside an answer");
     close(folder_fd);
-    ok(tern_vcluster_power("served", "n1", false, &err) < 0 && err.code == TERN_TEMPFAIL,
+    bool lost;
+    ok(tern_vcluster_power("served", "n1", false, &lost, &err) < 0 && err.code == TERN_TEMPFAIL,
        "a supervisor's refusal is the caller's error");
     is(err.text, "n1 stays on", "a supervisor's refusal keeps its words and the node");
-    ok(tern_vcluster_power("served", "n1", true, &err) == 0, "a node is switched on");
+    ok(!lost, "a passing error of the supervisor is no lost capacity");
+    ok(tern_vcluster_power("served", "n1", true, &lost, &err) == 0 && !lost,
+       "a node is switched on");
+    ok(tern_vcluster_power("served", "spot", true, &lost, &err) < 0 && lost,
+       "a node whose capacity is lost is told apart from one that failed");
     q.size--;
     ok(tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, &err) < 0,
        "a request of another version of tern gets no answer");

@@ -1,0 +1,82 @@
+/* core/vcluster's protocol: requests to a supervisor that is busy. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/vcluster/ctl.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/tern-ctl-XXXXXX";
+static const struct tern_vcluster_ctl_request request = {.size = sizeof request,
+                                                         .op = TERN_VCLUSTER_CTL_OFF};
+
+/* A caller's connection, with its request sent. */
+static int caller(void)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(to.sun_path, sizeof to.sun_path, "%s/ctl", dir);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0 ||
+        send(fd, &request, sizeof request, 0) < 0)
+        abort();
+    return fd;
+}
+
+static void gone(int listener)
+{
+    struct tern_vcluster_ctl_request got;
+    int stays = caller(), leaves = caller();
+
+    close(leaves);
+    int fd = tern_vcluster_ctl_accept(listener, &got);
+    ok(fd >= 0, "a request whose caller waits is taken");
+    close(fd);
+    close(stays);
+    ok(tern_vcluster_ctl_accept(listener, &got) < 0,
+       "a request whose caller has gone meanwhile is not carried out");
+}
+
+static void unread(int listener)
+{
+    struct tern_vcluster_ctl_request got;
+    struct tern_vcluster_ctl_answer a = {.size = sizeof a, .n_nodes = 8}, had = {0};
+    struct pollfd again = {.fd = listener, .events = POLLIN};
+    struct tern_err err = {0};
+    int status;
+
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int rc = tern_vcluster_ctl_ask(dir, &request, &had, NULL, NULL, &err);
+        _exit(rc == 0 && had.n_nodes == 8 ? 0 : 1);
+    }
+    close(accept(listener, NULL, NULL)); /* as a supervisor that waited too long for the request */
+    int fd = poll(&again, 1, 60000) == 1 ? tern_vcluster_ctl_accept(listener, &got) : -1;
+    tern_vcluster_ctl_answer(fd, &a, -1);
+    waitpid(pid, &status, 0);
+    ok(status == 0, "a caller whose request was not read asks again");
+}
+
+int main(void)
+{
+    struct tern_err err = {0};
+
+    if (!mkdtemp(dir))
+        return tap_skip_all("no folder under /tmp");
+    int listener = tern_vcluster_ctl_listen(dir, &err);
+    if (ok(listener >= 0, "a supervisor listens")) {
+        gone(listener);
+        unread(listener);
+    }
+    close(listener);
+    tern_fs_remove_tree(dir, NULL);
+    return tap_done();
+}

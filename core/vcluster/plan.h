@@ -12,7 +12,8 @@ struct tern_vcluster_plan_node {
     pid_t pid;     /* its init (plain: its slurmd), as the supervisor sees it; 0: off */
     bool fleet;    /* off until Slurm wants it */
     enum tern_vcluster_trouble trouble;
-    pid_t brake; /* of a slow node: the process that holds it up, or 0 */
+    pid_t brake;                        /* of a slow node: the process that holds it up, or 0 */
+    struct tern_vcluster_stop *stopped; /* by freeze or slow; NULL: never yet */
 };
 
 struct tern_vcluster_plan {

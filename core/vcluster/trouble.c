@@ -8,6 +8,7 @@
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
 #include "core/vcluster/rootfs.h"
+#include "core/vcluster/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,11 +70,16 @@ static int do_inside(const struct scene *s, int namespaces,
     return tern_err_set(err, said.code ? said.code : TERN_FAILED, "%s", said.text);
 }
 
-/* All but this process and the node's first one, which the supervisor itself stops. */
-static int signal_all(const struct scene *s, struct tern_err *err)
+/* All but the node's first process, which the supervisor itself stops. */
+static int stop_all(const struct scene *s, struct tern_err *err)
+{
+    return tern_vcluster_stop_all(s->plan->nodes[s->node].stopped, err);
+}
+
+static int go_on(const struct scene *s, struct tern_err *err)
 {
     (void)err;
-    kill(-1, s->begin ? SIGSTOP : SIGCONT);
+    tern_vcluster_stop_end(s->plan->nodes[s->node].stopped);
     return 0;
 }
 
@@ -100,26 +106,42 @@ static int cut_power(struct tern_vcluster_plan *p, const struct scene *s, struct
                     : tern_vcluster_node_power_on(p, s->node, err);
 }
 
-static int freeze(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
+/* A list for its processes; at the beginning an empty one, as the node may have lost its power. */
+static int make_list(struct tern_vcluster_plan_node *n, bool begin, struct tern_err *err)
 {
-    kill(p->nodes[s->node].pid, s->begin ? SIGSTOP : SIGCONT);
-    return do_inside(s, CLONE_NEWPID, signal_all, err);
+    if (!n->stopped)
+        n->stopped = tern_vcluster_stop_new(err);
+    else if (begin)
+        tern_vcluster_stop_forget(n->stopped);
+    return n->stopped ? 0 : -1;
 }
 
-static void brake_for_ever(void)
+static int freeze(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
+{
+    struct tern_vcluster_plan_node *n = &p->nodes[s->node];
+
+    if (make_list(n, s->begin, err) < 0)
+        return -1;
+    kill(n->pid, s->begin ? SIGSTOP : SIGCONT);
+    return s->begin ? do_inside(s, CLONE_NEWPID | CLONE_NEWNS, stop_all, err)
+                    : do_inside(s, CLONE_NEWPID, go_on, err);
+}
+
+/* What Slurm suspends or resumes while they run is seen at the next stop. */
+static void brake_for_ever(struct tern_vcluster_stop *stopped)
 {
     prctl(PR_SET_NAME, "tern-brake");
-    for (;;) {
-        kill(-1, SIGSTOP);
+    while (tern_vcluster_stop_all(stopped, NULL) == 0) {
         tern_clock_sleep_ns(slow_rest_ns);
-        kill(-1, SIGCONT);
+        tern_vcluster_stop_end(stopped);
         tern_clock_sleep_ns(slow_run_ns);
     }
+    _exit(1);
 }
 
 /* Outside of the node, so that its brake does not stop it: until it is asked to end, or the node
  * ends. */
-static void hold_brake(pid_t node, int ready)
+static void hold_brake(pid_t node, struct tern_vcluster_stop *stopped, int ready)
 {
     int folder = tern_process_folder(node), sig = 0;
     sigset_t set;
@@ -129,10 +151,11 @@ static void hold_brake(pid_t node, int ready)
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_SETMASK, &set, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pid_t brake = folder < 0 || tern_process_enter(folder, CLONE_NEWPID) < 0 ? -1 : fork();
+    pid_t brake =
+        folder < 0 || tern_process_enter(folder, CLONE_NEWPID | CLONE_NEWNS) < 0 ? -1 : fork();
     if (brake == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        brake_for_ever();
+        brake_for_ever(stopped);
     }
     if (brake < 0 || write(ready, "b", 1) != 1)
         _exit(1);
@@ -147,13 +170,15 @@ static int slow(struct tern_vcluster_plan *p, const struct scene *s, struct tern
 {
     struct tern_vcluster_plan_node *n = &p->nodes[s->node];
 
+    if (make_list(n, s->begin, err) < 0)
+        return -1;
     if (!s->begin) {
         if (n->brake > 0) {
             kill(n->brake, SIGTERM);
             waitpid(n->brake, NULL, 0);
         }
         n->brake = 0;
-        return do_inside(s, CLONE_NEWPID, signal_all, err); /* it may have been at rest */
+        return do_inside(s, CLONE_NEWPID, go_on, err); /* it may have been at rest */
     }
     int ready[2];
     char byte;
@@ -161,7 +186,7 @@ static int slow(struct tern_vcluster_plan *p, const struct scene *s, struct tern
         return tern_err_sys(err, "cannot make a pipe");
     pid_t pid = fork();
     if (pid == 0)
-        hold_brake(n->pid, ready[1]);
+        hold_brake(n->pid, n->stopped, ready[1]);
     close(ready[1]);
     const bool holds = pid > 0 && read(ready[0], &byte, 1) == 1;
     close(ready[0]);
@@ -178,7 +203,7 @@ void tern_vcluster_trouble_lost_brake(struct tern_vcluster_plan *p, size_t i)
     n->brake = 0;
     n->trouble = TERN_VCLUSTER_WELL;
     tern_warn("%s is slow no longer: what held it up has ended", n->name);
-    if (n->pid && do_inside(&s, CLONE_NEWPID, signal_all, &err) < 0)
+    if (n->pid && do_inside(&s, CLONE_NEWPID, go_on, &err) < 0)
         tern_warn("%s: %s", n->name, err.text);
 }
 

@@ -18,6 +18,30 @@ reached() { [ "$(tern_cluster exec $CLUSTER -- timeout 10 srun -Q -N1 -w $n host
 works() { until_true reached; ok $? "$who: after $1 the node works again" || tern_cluster status $CLUSTER; }
 port() { tern_cluster exec $CLUSTER -- timeout "$1" bash -c "exec 3<>/dev/tcp/10.200.1.2/6818" 2>/dev/null; } # SECONDS: slurmd's
 
+# A job that Slurm has suspended stays so, whatever else is stopped and continued.
+suspended() {
+    at rm -f /tmp/held /tmp/steps
+    on_head sbatch --parsable -w $n -o /dev/null --wrap 'echo $$ >/tmp/pid; i=0; while :; do i=$((i + 1)); echo $i >/tmp/held; done'; job=$(cat out)
+    until_true tern_cluster exec -w $n $CLUSTER -- test -s /tmp/held
+    on_head scontrol suspend "$job"; status 0
+    is_held() { tern_cluster exec -w $n $CLUSTER -- sh -c 'cat /proc/$(cat /tmp/pid)/stat' | grep -q ') T '; }
+    until_true is_held; a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/held)
+    stays() { [ "$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/held)" = "$a" ] && is_held; }
+    broken slow
+    at sh -c '(while :; do echo >>/tmp/steps; sleep 0.01; done) >/dev/null 2>&1 & echo $! >/tmp/other'
+    passed() { [ "$(tern_cluster exec -w $n $CLUSTER -- sh -c 'wc -l </tmp/steps')" -gt 10 ]; } # in several of its turns
+    until_true passed
+    stays; ok $? "$who: on a slow node a job that Slurm has suspended does not run"
+    mended slow; stays; ok $? "$who: nor when the node is mended"
+    broken freeze; mended freeze; stays; ok $? "$who: nor after a freeze"
+    broken slow
+    on_head scontrol resume "$job"; status 0
+    until_true eval '! stays'; ok $? "$who: Slurm resumes a job on a slow node"
+    mended slow
+    a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/held); until_true eval '! stays'; ok $? "$who: and it goes on when the node is mended"
+    on_head scancel "$job"; at sh -c 'kill $(cat /tmp/other)'
+    until_true eval '[ -z "$(tern_cluster exec $CLUSTER -- squeue -h)" ]'
+}
 troubles() {
     tern_cluster up -n $CLUSTER "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
     works up
@@ -40,6 +64,8 @@ troubles() {
     until_true goes_on; ok $? "$who: and go on in between"
     at sh -c 'kill $(cat /tmp/pid)'
     mended slow
+
+    suspended
 
     port 30; ok $? "$who: slurmd's port answers the head"
     broken partition

@@ -23,7 +23,8 @@ static const struct tern_opt break_opts[] = {
      .help = "kill: its power is cut; freeze: its processes are stopped; slow: they run a tenth of "
              "the time; partition: no message reaches it or leaves it, without an error; one-way: "
              "it sends, and receives nothing; read-only: its /tmp and the shared storage take no "
-             "more writes from it, but to files that are open; disk-full: its /tmp is full; "
+             "more writes from it, but to files that are open (and, beside such files, from "
+             "processes whose current folder is there); disk-full: its /tmp is full; "
              "no-capacity: once off, it cannot be started; spot-reclaim: kill and no-capacity"},
     OPT_CLUSTER,
     {0},

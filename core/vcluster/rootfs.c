@@ -403,24 +403,109 @@ static unsigned long locked_flags(const char *at)
     return all;
 }
 
-/* A second mount over the first, which may have files that are open for writing: that one cannot
- * be made read-only. */
-static int set_read_only(const char *at, bool read_only, struct tern_err *err)
-{
-    struct statvfs st;
+/* A line of mountinfo, its texts as the kernel has escaped them. */
+struct mounted {
+    int id, parent;
+    char files[PATH_MAX], at[PATH_MAX]; /* device and folder; mount point */
+};
 
-    /* A process of the node may have unmounted it: what lies there then is the folder itself. */
-    if (!read_only && (statvfs(at, &st) < 0 || !(st.f_flag & ST_RDONLY)))
+/* The mount of this number; -1 with errno. */
+static int find_mount(int id, struct mounted *ret)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL;
+    size_t room = 0;
+    int rc = -1;
+
+    if (!f)
+        return -1;
+    errno = ENOENT;
+    while (rc < 0 && getline(&line, &room, f) > 0) {
+        char device[32], root[PATH_MAX - 40];
+        if (sscanf(line, "%d %d %31s %4055s %4095s", &ret->id, &ret->parent, device, root,
+                   ret->at) == 5 &&
+            ret->id == id) {
+            snprintf(ret->files, sizeof ret->files, "%s %s", device, root);
+            rc = 0;
+        }
+    }
+    free(line);
+    fclose(f);
+    return rc;
+}
+
+/* The number of the mount that `at` is in, or -1. */
+static int mount_of(const char *at)
+{
+    char path[48], line[80];
+    int id = -1, fd = open(at, O_PATH | O_CLOEXEC);
+
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    FILE *f = fd < 0 ? NULL : fopen(path, "re");
+    while (f && id < 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "mnt_id: %d", &id) != 1)
+            id = -1;
+    if (f)
+        fclose(f);
+    if (fd >= 0)
+        close(fd);
+    return id;
+}
+
+/* Is what is mounted at `at` a second mount of the same files over the first?  -1 with errno. */
+static int is_double(const char *at)
+{
+    struct mounted *m = malloc(2 * sizeof *m);
+    int rc = -1;
+
+    if (m && find_mount(mount_of(at), &m[0]) == 0)
+        rc = find_mount(m[0].parent, &m[1]) == 0 && strcmp(m[0].at, m[1].at) == 0 &&
+             strcmp(m[0].files, m[1].files) == 0;
+    free(m);
+    return rc;
+}
+
+static int remount(const char *at, unsigned long more)
+{
+    return mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | more | locked_flags(at), NULL);
+}
+
+/* Where files are open for writing, the mount itself cannot be made read-only: a second one over it
+ * is, and processes whose folder is in the first write on. */
+static int turn_read_only(const char *at, struct tern_err *err)
+{
+    if (remount(at, MS_RDONLY) == 0)
         return 0;
-    if (!read_only)
-        return umount2(at, MNT_DETACH) < 0 ? tern_err_sys(err, "cannot unmount %s", at) : 0;
     if (bind(at, at, err) < 0)
         return -1;
-    if (mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | locked_flags(at), NULL) == 0)
+    if (remount(at, MS_RDONLY) == 0)
         return 0;
     tern_err_sys(err, "cannot make %s read-only", at);
     umount2(at, MNT_DETACH);
     return -1;
+}
+
+/* A second mount is made writable, too: processes may have come into it. */
+static int turn_writable(const char *at, struct tern_err *err)
+{
+    struct statvfs st;
+
+    /* A process of the node may have unmounted it: what lies there then is the folder itself. */
+    if (statvfs(at, &st) < 0 || !(st.f_flag & ST_RDONLY))
+        return 0;
+    const int twice = is_double(at);
+    if (twice < 0)
+        return tern_err_sys(err, "cannot find the mount at %s", at);
+    if (remount(at, 0) < 0 && errno != EINVAL) /* it is no mount */
+        return tern_err_sys(err, "cannot make %s writable", at);
+    if (twice && umount2(at, MNT_DETACH) < 0)
+        return tern_err_sys(err, "cannot unmount %s", at);
+    return 0;
+}
+
+static int set_read_only(const char *at, bool read_only, struct tern_err *err)
+{
+    return read_only ? turn_read_only(at, err) : turn_writable(at, err);
 }
 
 int tern_vcluster_rootfs_set_read_only(const struct tern_layout *l, bool read_only,

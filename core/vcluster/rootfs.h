@@ -27,8 +27,9 @@ int tern_vcluster_rootfs_mount_head(const char *dir, const struct tern_layout *l
 int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_devices,
                                     int tmp_mib, struct tern_err *err);
 
-/* In a node's mount namespace: /tmp and the layout's shared storage cannot be written to, or can be
- * again.  What is open stays as it was. */
+/* In a node's PID and mount namespaces: /tmp and the layout's shared storage cannot be written to,
+ * or can be again.  Where files are open for writing they stay so, and processes whose current
+ * folder is there can still make files in it. */
 int tern_vcluster_rootfs_set_read_only(const struct tern_layout *l, bool read_only,
                                        struct tern_err *err);
 /* /tmp of a limited size has no room (full), or `tmp_mib` again. */

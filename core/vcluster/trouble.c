@@ -223,7 +223,7 @@ static int partition(struct tern_vcluster_plan *p, const struct scene *s, struct
 static int read_only(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
 {
     (void)p;
-    return do_inside(s, CLONE_NEWNS, turn_read_only, err);
+    return do_inside(s, CLONE_NEWPID | CLONE_NEWNS, turn_read_only, err);
 }
 
 static int disk_full(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)

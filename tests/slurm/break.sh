@@ -83,7 +83,12 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("10.200.0.1", 9999
     mended one-way
 
     at sh -c 'echo kept >/tmp/kept; echo kept >/fsx/kept; exec 3>/tmp/open; echo $$ >/tmp/pid; (sleep 600; :) >/dev/null 2>&1 &'
+    # Processes whose folder is there: one from before, and one that comes meanwhile.
+    at sh -c 'mkfifo /dev/shm/go; (cd /fsx; read go </dev/shm/go; if echo x >beside; then echo wrote; else echo refused; fi >/dev/shm/told) >/dev/null 2>&1 &'
     broken read-only
+    at sh -c 'echo >/dev/shm/go'; told() { tern_cluster exec -w $n $CLUSTER -- test -s /dev/shm/told; }; until_true told
+    at cat /dev/shm/told; out_has refused "$who: read-only: a process in the shared storage makes no new file there"
+    at sh -c 'rm /dev/shm/told; (cd /tmp; read go </dev/shm/go; if echo x >beside; then echo wrote; else echo refused; fi >/dev/shm/told) >/dev/null 2>&1 &'
     at sh -c 'echo x >/tmp/new'; [ $rc != 0 ]; ok $? "$who: read-only: /tmp takes no new file"; err_has 'Read-only file system'
     at sh -c 'echo x >/fsx/new'; [ $rc != 0 ]; ok $? "$who: read-only: the shared storage takes no new file"; err_has 'Read-only file system'
     at cat /tmp/kept /fsx/kept; [ "$(cat out)" = "kept
@@ -91,7 +96,10 @@ kept" ]; ok $? "$who: read-only: files can be read"
     on_head sh -c 'echo x >/fsx/other'; status 0 "$who: read-only: others write to the shared storage"
     mended read-only
     at sh -c 'echo x >/tmp/new && echo x >/fsx/new'; status 0 "$who: both can be written again"
+    at sh -c 'echo >/dev/shm/go'; until_true told
+    at cat /dev/shm/told; out_has wrote "$who: and by a process that came while they were read-only"
 
+    at sh -c 'exec 3>/fsx/open; (sleep 600; :) >/dev/null 2>&1 &' # its mount is busy: there will be a second one
     broken read-only
     at umount -l /fsx; run tern_cluster mend $n -c $CLUSTER; status 0
     at sh -c 'grep -q " /fsx " /proc/self/mounts && grep kept /fsx/kept'; out_has kept "$who: a mend leaves the shared storage, whatever was unmounted inside"

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* munged needs some 20 ms on an idle machine. */
+/* munged needs some 20 ms on an idle machine.  `up` may have more patience. */
 #define MUNGED_NS (20 * INT64_C(1000000000))
 
 pid_t tern_vcluster_node_clone(int flags)
@@ -97,11 +97,13 @@ pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const 
 /* ------------------------------------------------------------------ a node's first process */
 
 /* Until munged listens. */
-static int await_munged(pid_t pid, const char *log, struct tern_err *err)
+static int await_munged(const struct tern_vcluster_plan *p, pid_t pid, const char *log,
+                        struct tern_err *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = TERN_VCLUSTER_ROOT_MUNGE};
     int64_t end = tern_clock_boot_ns() + MUNGED_NS;
 
+    end = end > p->deadline_ns ? end : p->deadline_ns;
     for (;;) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         int rc = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&a, sizeof a);
@@ -155,7 +157,8 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
         goto failed;
     while (read(go, &byte, 1) < 0 && errno == EINTR)
         ;
-    if (tern_vcluster_net_setup_node((int)i + 1, &err) < 0 || await_munged(munged, log, &err) < 0)
+    if (tern_vcluster_net_setup_node((int)i + 1, &err) < 0 ||
+        await_munged(p, munged, log, &err) < 0)
         goto failed;
     slurmd = tern_vcluster_node_spawn(p, argv, &err);
     if (slurmd < 0)

@@ -30,6 +30,7 @@ struct tern_vcluster_plan {
     char *slurmdbd, *mariadbd, *install_db; /* likewise; NULL without accounting */
     char *bin;                              /* the folder of srun and the others, likewise */
     size_t n_nodes, n_fleet;                /* those of the fleet among them */
+    int64_t deadline_ns;                    /* of `up`, by tern_clock_boot_ns */
     struct tern_vcluster_plan_node *nodes;
 };
 

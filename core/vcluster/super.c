@@ -28,8 +28,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long munged and slurmctld may take to listen; they need some 20 ms on an idle machine. */
-#define DAEMON_NS (20 * INT64_C(1000000000))
 #define STEP_NS (2 * INT64_C(1000000))
 /* How often it looks whether its folder is still there. */
 enum { LOOK_MS = 1000 };
@@ -105,15 +103,15 @@ static int daemon_failed(const struct super *s, const char *what, const char *lo
                sizeof words); /* errors before the daemon opened its log */
     last_words(s->plan, log, words, sizeof words);
     return tern_err_set(err, TERN_FAILED, "%s %s%s%s", what,
-                        ended ? "ended while starting" : "does not listen after 20 s",
+                        ended ? "ended while starting" : "does not listen in time (--timeout)",
                         *words ? ": " : "", words);
 }
 
-/* Wait until a connection to `a` works; an end of `pid` or an error of a node ends the wait. */
+/* Wait until a connection to `a` works; an end of `pid`, an error of a node and the deadline of
+ * `up` end the wait. */
 static int wait_listen(const struct super *s, const struct sockaddr *a, socklen_t len, pid_t pid,
                        const char *what, const char *log, struct tern_err *err)
 {
-    int64_t end = tern_clock_boot_ns() + DAEMON_NS;
     char text[900];
 
     for (;;) {
@@ -125,7 +123,7 @@ static int wait_listen(const struct super *s, const struct sockaddr *a, socklen_
             return 0;
         if (waitpid(pid, NULL, WNOHANG) == pid)
             return daemon_failed(s, what, log, true, err);
-        if (tern_clock_boot_ns() > end)
+        if (tern_clock_boot_ns() > s->plan->deadline_ns)
             return daemon_failed(s, what, log, false, err);
         ssize_t n = s->trouble < 0 ? -1 : read(s->trouble, text, sizeof text - 1);
         if (n > 0) {

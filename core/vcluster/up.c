@@ -218,10 +218,12 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
     struct tern_process super;
     int up, rc = -1;
 
+    p->deadline_ns = deadline;
     if (tern_vcluster_plan_write(p, err) < 0 ||
         tern_vcluster_super_start(p, lock_fd, &up, &super, refused, err) < 0)
         return -1;
-    if (wait_for(up, g, deadline, "starting munged and slurmctld", err) < 0)
+    /* The supervisor itself tells which daemon was late. */
+    if (wait_for(up, g, deadline + INT64_C(10000000000), "starting munged and slurmctld", err) < 0)
         goto out;
     if (read(up, &word, sizeof word) != (ssize_t)sizeof word) {
         tern_err_set(err, TERN_FAILED, "the supervisor died while starting");

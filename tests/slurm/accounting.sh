@@ -9,6 +9,11 @@ LAYOUT=$WORK/cluster.yaml
 run tern cluster up -n $CLUSTER --mode plain --accounting "$LAYOUT"
 case $(cat err) in *"not found. Install MariaDB"*) skip_all "MariaDB or slurmdbd is not installed" ;; esac
 status 2 "plain mode has no accounting"; one_line; err_has '--accounting needs namespaces'
+if long; then # longer than daemons have in a cluster that is up
+    mkdir late; printf '#!/bin/sh\nsleep 21\nexec %s "$@"\n' "$(PATH=$PATH:/usr/sbin command -v mariadbd)" >late/mariadbd; chmod +x late/mariadbd
+    PATH=$WORK/late:$PATH run tern cluster up -n $CLUSTER --accounting --timeout 300 "$LAYOUT"
+    status 0 "a database that is slow to listen is waited for"; cluster_down
+fi
 cluster_up --accounting
 on sacctmgr -n -P show cluster format=cluster; is "$(cat out)" "$CLUSTER" "slurmdbd knows the cluster"
 tiny_make || exit 1

@@ -150,6 +150,9 @@ if run tern_cluster up --mode namespaces "$template"; [ $rc = 0 ]; then
 else
     skip "no namespaces here: $(cat err)"
 fi
+mkdir late; printf '#!/bin/sh\nexec sleep 600\n' >late/munged; chmod +x late/munged
+PATH=$WORK/late:$PATH run tern_cluster up --timeout 1 "$template"; status 1 "a daemon that never listens ends up"
+err_has 'munged does not listen in time (--timeout)' "the error names the daemon that is late"
 plain $me
 
 # A kernel that refuses user namespaces, made of one whose limit of them is 0.

@@ -358,7 +358,8 @@ static int run_list(int n_args, char **args, struct tern_err *err)
 static const struct tern_cmd list_cmd = {
     .name = "list",
     .summary = "the virtual clusters of this user",
-    .about = "A crash or a reboot leaves a dead cluster; `down` or the next `up` removes it.",
+    .about = "A crash or a reboot leaves a dead cluster; `down` or the next `up` ends its jobs and "
+             "removes it.",
     .opts = list_opts,
     .run = run_list,
 };

@@ -6,6 +6,7 @@
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
 #include "core/vcluster/rootfs.h"
+#include "core/vcluster/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,10 +43,12 @@ static void set_environment(const struct tern_vcluster_plan *p)
     setenv("LANG", "C.UTF-8", 1);
     if (home)
         setenv("HOME", home, 1);
-    if (p->mode == TERN_VCLUSTER_PLAIN)
+    if (p->mode == TERN_VCLUSTER_PLAIN) {
         setenv("SLURM_CONF", conf, 1);
-    else if (tern_vcluster_programs_conf(p->bin))
+        setenv(TERN_VCLUSTER_SWEEP_MARK, p->dir, 1);
+    } else if (tern_vcluster_programs_conf(p->bin)) {
         setenv("SLURM_CONF", tern_vcluster_programs_conf(p->bin), 1);
+    }
     free(home);
     free(conf);
     free(path);

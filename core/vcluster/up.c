@@ -8,6 +8,7 @@
 #include "core/vcluster/enter.h"
 #include "core/vcluster/refused.h"
 #include "core/vcluster/super.h"
+#include "core/vcluster/sweep.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -281,7 +282,7 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
     int lock_fd = tern_vcluster_plan_lock(p.dir, p.name, err);
     if (lock_fd < 0)
         goto out;
-    if (guard_begin(&g, err) < 0)
+    if (tern_vcluster_sweep(p.dir, err) < 0 || guard_begin(&g, err) < 0)
         goto unlock;
     if (o->mode != TERN_VCLUSTER_PLAIN) {
         p.mode = TERN_VCLUSTER_NAMESPACES;
@@ -364,7 +365,9 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
         if (rc < 0)
             goto out;
     }
-    rc = tern_vcluster_plan_remove(dir, err);
+    rc = tern_vcluster_sweep(dir, err);
+    if (rc == 0)
+        rc = tern_vcluster_plan_remove(dir, err);
 out:
     free(dir);
     return rc;

@@ -60,11 +60,12 @@ struct tern_vcluster_up {
 
 /* Bring `l` up.  On success the supervisor lives on by itself.  On failure, and when SIGINT,
  * SIGTERM or SIGHUP arrives meanwhile (TERN_FAILED, "interrupted"), nothing is left.  A name in
- * use is TERN_USAGE; remains of a cluster that crashed are removed. */
+ * use is TERN_USAGE; remains of a cluster that crashed are removed, and its jobs ended. */
 int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_options *options,
                      struct tern_vcluster_up *up, struct tern_err *err);
 
-/* End it and remove its folder.  A name that is not there is TERN_USAGE. */
+/* End it, with what a crash has left of its jobs, and remove its folder.  A name that is not there
+ * is TERN_USAGE. */
 int tern_vcluster_down(const char *name, struct tern_err *err);
 
 /* Run argv[0] (found on PATH) on the head, or on `node`, in the current folder, with the caller's

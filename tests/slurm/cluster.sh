@@ -97,7 +97,6 @@ namespaces() { # WHO
 
     run tern_cluster up "$template"; status 0 "$1: up again"
     kill -9 "$(supervisor trn1-4)"
-    is_dead() { tern_cluster list 2>/dev/null | grep -q dead; }
     until_true is_dead; ok $? "$1: a cluster whose supervisor was killed is dead"
     run tern_cluster up "$template"; status 0 "$1: and up again over what it left"
     run tern_cluster down; status 0
@@ -123,6 +122,21 @@ namespaces() { # WHO
     run tern_cluster down; status 0
 }
 
+# The jobs of a plain cluster outlive a supervisor that is killed; WHAT ends them, and no shell of the user's.
+plain_dead() { # WHO WHAT
+    tern_cluster up --mode plain "$template" >/dev/null 2>&1
+    on sbatch -N4 -o /dev/null sleep.sh; status 0
+    until_true all_sleep
+    "${as[@]}" env SLURM_CONF="$TERN_CLUSTER_HOME/trn1-4/etc/slurm.conf" sleep 600 & shell=$!
+    kill -9 "$(supervisor trn1-4)"; until_true is_dead
+    all_sleep || echo "# the jobs have ended with their supervisor"
+    if [ "$2" = up ]; then run tern_cluster up --mode plain "$template"; else run tern_cluster down trn1-4; fi
+    status 0 "$1, plain: $2 after that"
+    ! pgrep -f "sleep $nap" >/dev/null; ok $? "$1, plain: $2 of a cluster that is dead ends its jobs" || pgrep -af "sleep $nap"
+    kill $shell; wait $shell; [ $? = 143 ]; ok $? "$1, plain: and no shell of the user's"
+}
+is_dead() { tern_cluster list 2>/dev/null | grep -q dead; }
+
 plain() { # WHO
     run tern_cluster up --mode plain "$template"
     if grep -q 'was built without --enable-multiple-slurmd' err; then
@@ -140,6 +154,9 @@ plain() { # WHO
     until_true all_sleep
     run tern_cluster down; status 0 "$1, plain: down in the middle of a step"
     ! pgrep -f "$TERN_CLUSTER_HOME|sleep $nap" >/dev/null; ok $? "$1, plain: nothing is left"
+    plain_dead "$1" down
+    plain_dead "$1" up
+    run tern_cluster down; status 0
 }
 
 export TERN_CLUSTER_HOME=$WORK/clusters

@@ -62,6 +62,8 @@ json_t *data_build_options(const struct data_build *b);
 char *data_meta(const char *tokenizer, const char *file, const char *format, const json_t *records,
                 const struct data_sums *s, struct tern_err *err);
 int data_interrupted(const struct data_build *b, struct tern_err *err);
+/* The error that no document is left, with what was left out and the first bad line. */
+int data_no_text(const char *out, const struct data_sums *s, struct tern_err *err);
 
 /* ---- parts: part.c ---- */
 

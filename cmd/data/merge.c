@@ -344,8 +344,7 @@ static int commit(struct merge *m, struct tern_err *err)
     const json_t *records = json_object_get(old, "records");
     m->sums.records = records != NULL;
     if (m->sums.docs == 0)
-        tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
-                     m->how->out);
+        data_no_text(m->how->out, &m->sums, err);
     else if (json_unpack(old, "{s:s, s:s, s:s}", "tokenizer", &tokenizer, "tokenizer_file", &file,
                          "tokenizer_format", &format) < 0)
         damaged(&m->parts[0], err);

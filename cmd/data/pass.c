@@ -5,6 +5,7 @@
 #include "core/base/str.h"
 #include "core/data/duplicates.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,41 @@ static int add_documents(struct pass *p, struct tern_err *err)
     return rc;
 }
 
+int data_no_text(const char *out, const struct data_sums *s, struct tern_err *err)
+{
+    struct tern_text_counts all = {0};
+    struct tern_buf why = {0};
+
+    for (size_t i = 0; i < s->n_paths; i++) {
+        const struct tern_text_counts *c = &s->path[i].counts;
+        if (c->bad && all.bad == 0 && c->bad_line[0])
+            tern_buf_printf(&why,
+                            "; the first is %s:%" PRIu64 ", and without --skip-bad its error "
+                            "says why",
+                            s->paths[i], c->bad_line[0]);
+        tern_text_counts_add(&all, c);
+    }
+    const struct {
+        uint64_t n;
+        const char *words, *more;
+    } left_out[] = {
+        {all.bad, "lines cannot be read", why.data},
+        {all.skipped, "documents are not UTF-8", NULL},
+        {all.too_short, "documents are below --min-length", NULL},
+        {s->empty, s->records ? "records do not fit --max-tokens" : "documents are empty", NULL},
+    };
+    struct tern_buf text = {0};
+    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+        if (left_out[i].n)
+            tern_buf_printf(&text, "%s%" PRIu64 " %s%s", text.len ? ". " : ": ", left_out[i].n,
+                            left_out[i].words, left_out[i].more ? left_out[i].more : "");
+    tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written%s", out,
+                 text.len ? text.data : "");
+    tern_buf_free(&why);
+    tern_buf_free(&text);
+    return -1;
+}
+
 static int commit(struct pass *p, struct tern_err *err)
 {
     const struct data_build *b = p->build;
@@ -166,8 +202,7 @@ static int commit(struct pass *p, struct tern_err *err)
     int rc = -1;
 
     if (!p->share->parts && p->sums->docs == 0)
-        return tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
-                            b->out);
+        return data_no_text(b->out, p->sums, err);
     meta = data_meta(b->text.tokenizer, tern_token_path(b->token), tern_token_format(b->token),
                      b->notes, p->sums, err);
     if (!meta)

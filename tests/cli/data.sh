@@ -90,6 +90,10 @@ refused 'torn.jsonl.gz: damaged gzip'
 : >text0.txt
 run tern data build -t "$T" -o x.tds text0.txt
 refused 'no text in the files given'
+printf '{"text":\n{"txt":"x"}\n{"text":"a text"}\n{"text":"\377"}\n' >none.jsonl
+run tern data build -t "$T" -o x.tds --skip-bad --invalid skip --min-length 1000 none.jsonl
+refused 'nothing was written: 2 lines cannot be read; the first is none.jsonl:1, and without --skip-bad its error says why'
+grep -q '1 documents are not UTF-8. 1 documents are below --min-length' err; ok $? "an error that no text is left counts what was left out" || cat err
 run tern data build -t "$T" -o x.tds --format csv a.jsonl
 refused 'allowed are auto, jsonl, s2orc, wikicorpus and text'
 run tern data build -t "$T" -o nowhere/x.tds a.jsonl

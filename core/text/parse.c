@@ -260,6 +260,8 @@ static int next_split(struct tern_text_parser *p, const char **text, size_t *len
     }
     if (!line)
         return 0;
+    if (end > from && end < c->end && c->bytes[end] == '\n' && c->bytes[end - 1] == '\r')
+        end--; /* of the same newline, of Windows */
     p->from = c->base + from;
     *text = c->bytes + from;
     *len = end - from;

@@ -107,6 +107,9 @@ for i in 0 1 3 4 5; do printf '{"text": "b%d"}\n' $i; done >body.jsonl; is "$(id
 build --field ids $G/arrow-file.arrow; refused "a column of numbers" "column 'ids' is list<int32>, not text. Choose another with --field."
 build --field none $G/arrow-file.arrow; refused "a missing column" "none"
 mkdir saved split; cp $G/arrow-stream.arrow saved/b.arrow; cp $G/arrow-file.arrow saved/a.arrow; cp $G/arrow-file.arrow saved/cache-1.arrow
+printf 'one\n%%%%\ntwo\n%%%%\nthree' >lf.txt; printf 'one\r\n%%%%\r\ntwo\r\n%%%%\r\nthree\r\n' >crlf.txt
+is "$(ids --format text --split %% crlf.txt)" "$(ids --format text --split %% lf.txt)" "a document of parted text ends before its newline, be it of Windows"
+printf 'one\r' >cr.txt; printf 'one' >none.txt; [ "$(ids --format text --split %% cr.txt)" != "$(ids --format text --split %% none.txt)" ]; ok $? "a carriage return that ends no line is a part of its document"
 mv saved split/train; is "$(ids --skip-bad split/train)" "$(ids file.jsonl stream.jsonl)" "a folder of Arrow files, in the order of their names, without datasets' caches"
 printf '{"_data_files": [{"filename": "b.arrow"}, {"filename": "a.arrow"}]}' >split/train/state.json
 is "$(ids --skip-bad split/train)" "$(ids stream.jsonl file.jsonl)" "a folder that datasets saved, in the order of its rows"

@@ -138,6 +138,11 @@ static int add_set(struct eval_job *j, char *name, char *path, struct tern_err *
         }
     *s = (struct eval_set){.name = name, .path = path};
     j->n_sets++;
+    if (eval.json && !eval.checkpoints && strcmp(name, "checkpoint") == 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "a held-out set is called checkpoint, and in --json that is the path "
+                            "of the weights. Give the set another name (--set, --data), or leave "
+                            "out --json.");
     s->set = tern_data_set_open(path, err);
     if (!s->set)
         return -1;

@@ -103,7 +103,7 @@ static int print(const struct eval_job *j, const struct tern_infer_eval *before,
 {
     json_t *all = json_object();
 
-    json_object_set_new(all, "checkpoint", json_string(path));
+    json_object_set_new(all, "checkpoint", tern_json_text(path));
     if (!eval.json) {
         printf("%-16s %12s  %22s  %22s\n", "", "", "perplexity a token", "perplexity a byte");
         printf("%-16s %12s  %10s %11s  %10s %11s\n", "set", "tokens", before ? "before" : "",

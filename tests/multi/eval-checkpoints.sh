@@ -21,6 +21,7 @@ run tern eval tiny --checkpoints 5; is "$(awk 'NR == 2 {print $1, NF}' out)" "5 
 for which in 9 9..12 x 5..3 .. 1..x ''; do run tern eval tiny --checkpoints "$which"; status 2 "--checkpoints '$which' is refused"; one_line; done
 run tern eval tiny --checkpoints 9; err_has "has none of these steps; there are 1 to 8"
 run tern eval tny --checkpoints all; status 2; err_has "did you mean 'tiny'?"; one_line
+run tern eval run.yaml --only --json --data checkpoint=data/test.tds; status 2; err_has "a held-out set is called checkpoint"; one_line
 run tern eval run.yaml --again; status 2; err_has "--again is about --checkpoints"; one_line
 
 # ---- recorded, beside the run's own

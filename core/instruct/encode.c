@@ -295,7 +295,7 @@ static uint64_t targets(const struct tern_instruct_encoder *e, bool eos)
     uint64_t n = eos;
 
     if (e->of->how.all)
-        return e->n + eos;
+        return e->n + eos + tern_instruct_bos(e->of) * !tern_instruct_masks(e->of);
     for (size_t i = 0; i < e->n; i++)
         n += e->mask[i];
     return n;

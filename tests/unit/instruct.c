@@ -337,6 +337,14 @@ static void test_counts(void)
     ok(c.targets == 3 + 3, "targets are counted, of whole records with their EOS");
     tern_instruct_encoder_free(e);
     tern_instruct_free(i);
+    how = (struct tern_instruct_how){.template = "completion", .all = true, .bos = true};
+    i = tern_instruct_open(&how, bytes, NULL);
+    e = tern_instruct_encoder_new(i, NULL);
+    ok(tern_instruct_encode(e, records[0], strlen(records[0]), &row, NULL) == 0 && !row.mask &&
+           tern_instruct_counts(i).targets == row.n + 2,
+       "without a mask all tokens of a set are counted as targets, BOS and EOS among them");
+    tern_instruct_encoder_free(e);
+    tern_instruct_free(i);
 }
 
 static const struct {

@@ -12,7 +12,7 @@
 struct generate_source {
     struct tern_opt_list texts, files;
     const char *chat, *system;
-    const char *from, *rows; /* a file of records, and "N" or "N..M" */
+    const char *from, *rows; /* a file of records, and "N", "N..M" or NULL for the first */
     const char *template;
     const char *ids; /* a file of ids, a prompt a line */
     bool bos, no_bos;

@@ -38,8 +38,8 @@ static const struct tern_opt opts[] = {
      .help =
          "records of instruct data, put into --template up to their answers: prompt, answer and "
          "reference are printed"},
-    {"row", 0, TERN_OPT_TEXT, "N[..M]", "0", .to.text = &source.rows,
-     .help = "with --from: these records, counted from 0"},
+    {"row", 0, TERN_OPT_TEXT, "N[..M]", .to.text = &source.rows,
+     .help = "with --from: these records, counted from 0; default: 0"},
     {"template", 0, TERN_OPT_TEXT, "TEMPLATE", .to.text = &source.template,
      .help = "of tern data template, or a file; default for --chat: llama3-chat or llama2-chat, by "
              "the tokenizer"},

@@ -230,7 +230,7 @@ static int read_records(const struct generate_source *from, struct records *r,
     const char *line;
     size_t len;
 
-    if (parse_rows(from->rows, &first, &last, err) < 0)
+    if (parse_rows(from->rows ? from->rows : "0", &first, &last, err) < 0)
         return -1;
     struct tern_text *file = tern_text_open(
         from->from,
@@ -339,6 +339,8 @@ static int check(const struct generate_source *from, struct tern_err *err)
                             "--from %s: say which --template its records are put into (`tern data "
                             "template` lists them)",
                             from->from);
+    if (from->rows && !from->from)
+        return tern_err_set(err, TERN_USAGE, "--row is for --from");
     if (from->system && !from->chat)
         return tern_err_set(err, TERN_USAGE, "--system is for --chat");
     if (from->bos && from->no_bos)

@@ -107,6 +107,7 @@ gen checkpoints --from open.jsonl --template dolly -n 4 --json; status 0 "a reco
 gen checkpoints --from good.jsonl --row 1..3 --template dolly; status 2; one_line; err_has 'has no row 3: it has 3, counted from 0'
 gen checkpoints --from good.jsonl --template nosuch; status 2; one_line; err_has 'nosuch'
 gen checkpoints --from good.jsonl --template llama3-chat; status 2; one_line; err_has 'special token'
+gen checkpoints -p hi --row 1; status 2; one_line; err_has '--row is for --from'
 gen checkpoints --from good.jsonl; status 2; one_line; err_has 'say which --template'
 gen checkpoints --from absent.jsonl --template dolly; status 2; one_line; err_has 'absent.jsonl'
 for row in x 3..1 -1 1.. ..2; do gen checkpoints --from good.jsonl --template dolly "--row=$row"; status 2; done

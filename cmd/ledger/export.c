@@ -94,8 +94,7 @@ static int export_metric(struct tern_ledger *l, const struct tern_ledger_run *r,
     }
     out->n += s.n;
     if (points) {
-        char *key = tern_strdup(metric);
-        tern_str_mask(key);
+        char *key = show_json_key(metric);
         json_object_set_new(to, key, points);
         free(key);
     }
@@ -115,8 +114,7 @@ static void export_evals(const struct tern_ledger_rows *evals, const struct tern
             put_row(r, "held_out", e->set, e->step, e->ppl_token, e->attempt, e->wall_ns);
             continue;
         }
-        char *key = tern_strdup(e->set);
-        tern_str_mask(key);
+        char *key = show_json_key(e->set);
         json_t *points = json_object_get(to, key);
         if (!points) {
             points = json_array();

@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/progress.h"
 #include "core/base/tree.h"
+#include "core/intake/metric.h"
 #include "core/intake/tensorboard.h"
 
 #include <fcntl.h>
@@ -26,7 +27,6 @@ enum {
     ATTEMPTS = 1000,  /* a trainer restarts some dozens of times */
     NAME_BYTES = 200, /* of a metric */
 };
-#define STEP_MAX (INT64_C(1) << 53) /* readers have steps as doubles */
 
 static const char *run_name;
 
@@ -95,8 +95,8 @@ static void take(void *self, const struct tern_intake_tb_value *v)
         return;
     }
     snprintf(name, sizeof name, "%s%s", i->prefix, v->tag);
-    if (strlen(name) > NAME_BYTES || v->step < 0 || v->step > STEP_MAX ||
-        !is_time(v->wall_s, &ns)) {
+    if (strlen(name) > NAME_BYTES || !tern_intake_metric_name_is_good(name, strlen(name)) ||
+        v->step < 0 || v->step > TERN_LEDGER_STEP_MAX || !is_time(v->wall_s, &ns)) {
         i->unfit++;
         return;
     }
@@ -301,12 +301,11 @@ static int run(int n_args, char **args, struct tern_err *err)
         rc = put_in_place(&i, err);
     tern_fs_remove_tree(aside, NULL);
     if (rc == 0 && i.unfit)
-        tern_warn("%" PRIu64
-                  " values are left out: a name of more than %d bytes, a step below 0 or "
-                  "above 2^53, or a time that cannot be",
+        tern_warn("%" PRIu64 " values are left out: a name of more than %d bytes or with control "
+                  "characters, a step below 0 or above 2^53, or a time that cannot be",
                   i.unfit, (int)NAME_BYTES);
     if (rc == 0)
-        printf("%s  %s: %" PRIu64 " values\n", i.id, run_name, i.values);
+        tern_cmd_say("%s  %s: %" PRIu64 " values", i.id, run_name, i.values);
 out:
     free(aside);
     free(name);

@@ -72,7 +72,9 @@ static int print_json(const struct metrics *m, struct tern_err *err)
             json_object_set_new(p, "time", show_json_time(s->wall_ns[i]));
             json_array_append_new(points, p);
         }
-        json_object_set_new(top, m->names[k], points);
+        char *key = show_json_key(m->names[k]);
+        json_object_set_new(top, key, points);
+        free(key);
     }
     return show_json(top, err);
 }

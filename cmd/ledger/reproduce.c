@@ -347,10 +347,10 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
         bad |= strcmp(word, "same") != 0;
         const char *key = name + sizeof mark - 1, *path = then + TERN_SHA256_HEX;
         if (show.json)
-            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "input", key, "state", word,
-                                                  "path", show_json_text(path)));
+            json_array_append_new(list, json_pack("{s:o,s:s,s:o}", "input", show_json_text(key),
+                                                  "state", word, "path", show_json_text(path)));
         else
-            printf("%-8s %s  %s\n", word, key, path);
+            tern_cmd_say("%-8s %s  %s", word, key, path);
     }
     tern_inputs_free(&now);
     tern_recipe_free(r);

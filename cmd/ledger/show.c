@@ -354,6 +354,23 @@ json_t *show_json_text(const char *s)
     return j;
 }
 
+char *show_json_key(const char *name)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, "");
+    for (size_t n; *name; name += n ? n : 1) {
+        n = tern_str_character(name, strlen(name));
+        if (n == 0 || (name[0] == '\\' && name[1] == 'x')) /* of a name that has it already */
+            n = 0;
+        if (n)
+            tern_buf_add(&b, name, n);
+        else
+            tern_buf_printf(&b, "\\x%02x", (unsigned char)*name);
+    }
+    return b.data;
+}
+
 json_t *show_json_int(int64_t v, int64_t unknown)
 {
     return v == unknown ? json_null() : json_integer(v);

@@ -104,6 +104,9 @@ int show_fields(const struct tern_report_field *fields, size_t n);
 
 /* JSON; texts that are no UTF-8 are mended. */
 json_t *show_json_text(const char *s);
+/* A name of the ledger as a key: each byte that is no character, or of one that is unsafe on a
+ * terminal, as \xNN.  Other names have other keys.  malloc'ed. */
+char *show_json_key(const char *name);
 json_t *show_json_int(int64_t v, int64_t unknown);
 /* Set `key` to the number, or to null where it is not finite. */
 void show_json_number(json_t *j, const char *key, double v);

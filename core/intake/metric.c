@@ -29,14 +29,20 @@ int tern_intake_metric_parse_value(const char *s, double *out)
     return 0;
 }
 
-bool tern_intake_metric_has_controls(const char *name, size_t len)
+bool tern_intake_metric_name_is_good(const char *name, size_t len)
 {
-    const unsigned char *c = (const unsigned char *)name, *end = c + len;
+    for (size_t i = 0, n; i < len; i += n)
+        if ((n = tern_str_character(name + i, len - i)) == 0)
+            return false;
+    return len > 0;
+}
 
-    for (; c < end; c++)
-        if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
-            return true;
-    return false;
+static int parse_step(const char *word, const char *number, int64_t *ret_step, struct tern_err *err)
+{
+    if (tern_str_int(number, 0, TERN_LEDGER_STEP_MAX, ret_step) < 0)
+        return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0 to 2^53",
+                            word);
+    return 0;
 }
 
 int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, struct tern_err *err)
@@ -50,9 +56,7 @@ int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, stru
     if (tern_str_starts(word, "step=")) {
         if (m->step >= 0)
             return tern_err_set(err, TERN_USAGE, "'%.100s': step= is given twice", word);
-        if (tern_str_int(eq + 1, 0, INT64_MAX, &m->step) < 0)
-            return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
-        return 0;
+        return parse_step(word, eq + 1, &m->step, err);
     }
     if (tern_str_starts(word, "checkpoint=")) {
         if (m->checkpoint)
@@ -61,9 +65,7 @@ int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, stru
         return *m->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
     }
     if (tern_str_starts(word, "resumed_step=")) {
-        if (tern_str_int(eq + 1, 0, INT64_MAX / 2, &m->resumed) < 0)
-            return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
-        return 0;
+        return parse_step(word, eq + 1, &m->resumed, err);
     }
     if (m->n == TERN_INTAKE_METRIC_VALUES)
         return tern_err_set(err, TERN_USAGE, "more than %d values of one step",
@@ -71,8 +73,9 @@ int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, stru
     if (eq - word > NAME_MAX_BYTES)
         return tern_err_set(err, TERN_USAGE, "'%.40s...': a name has at most %d bytes", word,
                             NAME_MAX_BYTES);
-    if (tern_intake_metric_has_controls(word, (size_t)(eq - word)))
-        return tern_err_set(err, TERN_USAGE, "a metric's name has no control characters");
+    if (!tern_intake_metric_name_is_good(word, (size_t)(eq - word)))
+        return tern_err_set(err, TERN_USAGE,
+                            "a metric's name is UTF-8 and has no control characters");
     for (size_t i = 0; i < m->n; i++)
         if (strlen(m->values[i].name) == (size_t)(eq - word) &&
             memcmp(m->values[i].name, word, (size_t)(eq - word)) == 0)
@@ -105,6 +108,9 @@ int tern_intake_metric_check(const struct tern_intake_metric *m, struct tern_err
             "nothing to record: wanted NAME=VALUE, checkpoint=DIR or resumed_step=N");
     if (m->n && m->step < 0)
         return tern_err_set(err, TERN_USAGE, "which step? Give step=N, too");
+    if (m->step > TERN_LEDGER_STEP_MAX || m->resumed > TERN_LEDGER_STEP_MAX)
+        return tern_err_set(err, TERN_USAGE, "step %" PRId64 ": above 2^53",
+                            m->step > m->resumed ? m->step : m->resumed);
     return 0;
 }
 

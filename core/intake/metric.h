@@ -37,8 +37,8 @@ int tern_intake_metric_record(struct tern_ledger_spool *s, const struct tern_int
 /* A number, or nan, inf, infinity with or without a sign, as trainers print it; no hex.  -1 and
  * *out untouched when `s` is none. */
 int tern_intake_metric_parse_value(const char *s, double *out);
-/* Does a name have control characters, of ASCII or C1 in UTF-8?  Readers of the ledger print it to
- * their terminals.  `len` bytes, and one more can be read. */
-bool tern_intake_metric_has_controls(const char *name, size_t len);
+/* Is the name UTF-8 whose characters are safe on a terminal?  Readers of the ledger print it there,
+ * and in JSON. */
+bool tern_intake_metric_name_is_good(const char *name, size_t len);
 
 #endif

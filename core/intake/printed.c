@@ -41,8 +41,8 @@ static void add_value(struct tern_intake_metric *m, const char *name, const char
 
     size_t len = strlen(name);
 
-    if (m->n == TERN_INTAKE_METRIC_VALUES || !len || len > 200 ||
-        tern_intake_metric_has_controls(name, len) || tern_intake_metric_parse_value(text, &v) < 0)
+    if (m->n == TERN_INTAKE_METRIC_VALUES || len > 200 ||
+        !tern_intake_metric_name_is_good(name, len) || tern_intake_metric_parse_value(text, &v) < 0)
         return;
     m->values[m->n++] = (struct tern_ledger_value){.name = name, .value = v};
 }
@@ -66,7 +66,7 @@ static void add_pairs(struct tern_intake_metric *m, char *text, int64_t *step)
         char *point = strchr(eq + 1, '.');
         if (point && strspn(point + 1, "0") == strlen(point + 1))
             *point = '\0';
-        tern_str_int(eq + 1, 0, INT64_MAX, step);
+        tern_str_int(eq + 1, 0, TERN_LEDGER_STEP_MAX, step);
     }
 }
 
@@ -110,7 +110,7 @@ static void groups(struct tern_intake *i, struct row *r, const char *line, const
         text[len] = '\0';
         to += len + 1;
         if (strcmp(name, "step") == 0)
-            tern_str_int(text, 0, INT64_MAX, &m->step);
+            tern_str_int(text, 0, TERN_LEDGER_STEP_MAX, &m->step);
         else if (strcmp(name, "@pairs") == 0)
             add_pairs(m, text, &m->step);
         else

@@ -117,6 +117,8 @@ struct tern_ledger_end {
     const char *cause;   /* a sentence: what ended it, with rank and node */
 };
 
+#define TERN_LEDGER_STEP_MAX (INT64_C(1) << 53) /* of writers: readers have steps as doubles */
+
 struct tern_ledger_value {
     const char *name; /* "loss", "lr", "rank3/step_seconds": 1 to 200 bytes */
     double value;
@@ -451,7 +453,8 @@ int tern_ledger_job_is(const char *name, const struct tern_ledger_attempt *a);
  * order of attempt, then step).  Free with tern_ledger_series_free; start from {0}. */
 struct tern_ledger_series {
     size_t n;
-    double *step, *value; /* [n]; as doubles, exact to 2^53, since that is what plots take */
+    double *step, *value; /* [n]; as doubles, exact to 2^53, since that is what plots take; below
+                             2^63, so that int64_t has them */
     uint32_t *attempt;    /* [n] */
     int64_t *wall_ns;     /* [n] */
 };

@@ -3,6 +3,7 @@
 #include "core/ledger/schema.h"
 #include "core/ledger/view.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int series_alloc(struct tern_ledger_series *s, size_t n, struct tern_err *err)
@@ -73,7 +74,8 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
         goto out;
     sqlite3_bind_int64(st, 1, id);
     while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
-        s.step[s.n] = (double)sqlite3_column_int64(st, 0);
+        /* An older tern took any step.  Rounded up to 2^63 it would be no int64_t. */
+        s.step[s.n] = fmin((double)sqlite3_column_int64(st, 0), 0x1p63 - 0x1p10);
         s.value[s.n] = tern_ledger_db_column_real(st, 1);
         s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 2);
         s.wall_ns[s.n++] = sqlite3_column_int64(st, 3);

@@ -3,6 +3,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
 export TERN_LEDGER=$WORK/ledger TMPDIR=$WORK/tmp; mkdir ledger tmp
+export WRITER_PID=4711 # event files of one second are in the order of their processes
 W=$TOOLS/ledger-writer
 values() { tern ledger sql -l "$1" -r "$2" -n -P "select name, step, printf('%.17g', value), class from $3 where name in ('loss', 'lr') order by 1, 2, 3"; }
 times() { tern ledger sql -l "$1" -r "$2" -n -P "select step, wall_ns from step where name = 'loss' order by step"; }
@@ -59,4 +60,8 @@ run tern ledger import nowhere; one_line; [ "$rc" != 0 ]; ok $? "a folder that i
 run tern ledger import; status 2; one_line
 is "$(tern ledger list -n | wc -l)" "$n" "what cannot be imported leaves no run"
 is "$(ls tmp | wc -l)" 0 "failed imports leave nothing aside"
+# Names that are no text, or command a terminal.
+run tern ledger import board --name $'e\e[2Jvil'; status 0; out_has "e?[2Jvil: "; ! grep -q $'\e' out; ok $? "the name of an imported run is no command of a terminal"
+mkdir -p $'odd/f\e[2J' odd/plain; cp board/*/events* $'odd/f\e[2J'; cp board/*/events* odd/plain; run tern ledger import odd; status 0; err_has "values are left out: a name of more than 200 bytes or with control characters"
+is "$(tern ledger sql -r latest -n -P "select count(*) from metric where name not like 'plain/%'")" 0 "names with control characters are left out of an import"
 tap_done

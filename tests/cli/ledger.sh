@@ -85,6 +85,8 @@ run tern metric step=402 step=403 loss=1; status 2 "a step twice"; err_has "step
 run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
 run tern metric step=402 $'\e]0;x\a=1'; status 2; err_has "control characters"; one_line
 run tern metric step=402 $'x\xc2\x9b2J=1'; status 2 "a name of a metric may not hold control characters of C1"
+run tern metric step=402 $'caf\xe9=1'; status 2 "a name of a metric may not hold bytes that are not UTF-8"; err_has "a metric's name is UTF-8"; one_line
+for word in step resumed_step; do run tern metric $word=9007199254740993 loss=1; status 2; err_has "'$word=9007199254740993': a step is a whole number from 0 to 2^53"; one_line; done
 mkdir ck; run tern metric step=402 checkpoint=ck; status 0
 run tern metric step=402 checkpoint=none; status 2; one_line
 printf 'step=402 loss=3\n\nstep=403 loss=-inf\n' >lines

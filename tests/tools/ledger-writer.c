@@ -8,11 +8,13 @@
  * makes one and says its id first.  From the environment:
  *
  *     WRITER_NAME, WRITER_USER, WRITER_RECIPE, WRITER_CAUSE    as texts
+ *     WRITER_PID=N        the supervisor's process, in place of this one
  *     WRITER_SPEED=S      tokens, tokens_per_second and step_seconds (S) of each step, too; facts
  * of the run: steps, parameters, rows and records WRITER_STEPS=N      the steps of those facts
  *     WRITER_EVERY=N      a checkpoint and an eval every N steps, in place of every hundredth
  *     WRITER_DOMAIN=X     an eval of a second set, domain, too: X times the nats of the other
  *     WRITER_SETS=LIST    held-out sets, with commas between (default: general)
+ *     WRITER_METRICS=LIST metrics beside loss and lr, with commas between; 1 at each step
  *     WRITER_PHASES=1     phases of each step, its gradient's norm, the mix at each hundredth, too
  *     WRITER_SYNC=1       each step is durable before it is acknowledged
  *     WRITER_RANKS=N      with WRITER_SPEED: N ranks (1 to 8), the last one slowest; stalls, too
@@ -159,6 +161,11 @@ static int step_at(struct tern_ledger_spool *s, int64_t step, double seconds)
     const size_t n_values = isnan(seconds) ? 2 : getenv("WRITER_PHASES") ? sizeof v / sizeof *v : 5;
     const int ranks = atoi(get("WRITER_RANKS", "0"));
 
+    char *names = strdup(get("WRITER_METRICS", "")), *rest = names;
+    for (char *name; (name = strsep(&rest, ","));)
+        if (*name)
+            check(tern_ledger_spool_step(s, step, &(struct tern_ledger_value){name, 1}, 1, &err));
+    free(names);
     if (ranks > 0 && !isnan(seconds) && check(ranks_at(s, step, seconds, ranks)) < 0)
         return -1;
     return check(tern_ledger_spool_step(s, step, v, n_values, &err));
@@ -166,7 +173,7 @@ static int step_at(struct tern_ledger_spool *s, int64_t step, double seconds)
 
 int main(int argc, char **argv)
 {
-    char id[TERN_ULID_SIZE], ack[32];
+    char id[TERN_ULID_SIZE], ack[32], own[16];
 
     if (argc < 7)
         return 2;
@@ -182,6 +189,7 @@ int main(int argc, char **argv)
     const char *const speed = getenv("WRITER_SPEED");
     const double seconds = speed ? atof(speed) : 0;
     const int64_t every = atoll(get("WRITER_EVERY", "100"));
+    snprintf(own, sizeof own, "%d", (int)getpid());
     struct tern_ledger_run run = {.name = get("WRITER_NAME", "tried"),
                                   .user = get("WRITER_USER", "someone"),
                                   .recipe_path = "run.yaml",
@@ -192,7 +200,7 @@ int main(int argc, char **argv)
                                     .restart_count = atoll(argv[3]) - 1,
                                     .nodes = "trn1-[1-2]",
                                     .host = "trn1-1",
-                                    .pid = getpid(),
+                                    .pid = atoll(get("WRITER_PID", own)),
                                     .world = 4,
                                     .resumed_step = atoll(argv[4])};
     check(tern_ledger_spool_run(s, &run, &err));

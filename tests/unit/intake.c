@@ -213,11 +213,14 @@ static void printed_by_lightning(void)
                   "Validation DataLoader 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s]"),
            "");
     values(
-        "names with control characters", "known\thf\nknown\tlightning\n", 0,
+        "names with control characters or without UTF-8, a step above 2^53",
+        "known\thf\nknown\tlightning\n", 0,
         PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
                "{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
                "  0%|          | 1/500 [00:00<?, ?it/s]",
-               "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, a=1, step=5]"),
+               "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, caf\351=4, "
+               "a=1, step=5]",
+               "Epoch 0:  60%|##   | 6/10 [00:01<00:01,  4.21it/s, loss=3, step=9007199254740993]"),
         "a 5:1\nepoch 1:0.02\n");
 }
 

@@ -158,6 +158,7 @@ const struct tern_cmd render_cmd = {
         "batch: what AWS Batch needs for multi-node jobs on one compute resource, with Dockerfile, "
         "build.sh and submit.sh.\n\n"
         "With each come create.sh, which makes it and waits, and delete.sh, which takes it away. "
+        "Each key of the layout that a form leaves out is told. "
         "The "
         "same layout gives the same bytes. A value that is not known stays as ${Name}, and is "
         "listed; programs refuse to run until --vars has it: Region, Bucket, PublicSubnet, "

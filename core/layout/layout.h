@@ -166,6 +166,9 @@ struct tern_layout_note {
     char *text;       /* "cluster.yaml:12: error: key-unknown: Scheduling...: the mistake..." */
 };
 
+/* Most network interfaces of a virtual node; a trn1.32xlarge has so many network cards. */
+enum { TERN_LAYOUT_NICS = 8 };
+
 struct tern_layout {
     char *path, *name; /* as given; the folder's name of .../NAME/cluster.yaml, else the file's */
     char *region;      /* NULL when it is not given */
@@ -191,6 +194,7 @@ struct tern_layout {
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
     int virtual_idle_s;  /* virtual.idle_s: a dynamic node is switched off so much later; 0: as
                             ScaledownIdletime has it */
+    int virtual_nics;    /* virtual.nics: network interfaces of a node; 1 */
     int virtual_tmp_mib; /* virtual.tmp_mib: room of a node's /tmp; 0: that of this machine's disk
                           */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */

@@ -224,6 +224,7 @@ struct tern_layout *tern_layout_load_with(const char *path, const char *vars, st
     l->path = tern_strdup(path);
     l->name = name_of(path);
     l->gres = true;
+    l->virtual_nics = 1;
     const struct tern_yaml_node *root = tern_yaml_root(doc);
     note_remarks(l, doc);
     if (tern_yaml_kind(root) != TERN_YAML_MAP) {

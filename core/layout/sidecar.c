@@ -16,6 +16,7 @@ static const struct tern_layout_key gres[] = {
 static const struct tern_layout_key virtual_nodes[] = {
     {.name = "dynamic", .type = INT, .lo = 0, .hi = 1024},
     {.name = "idle_s", .type = INT, .lo = 1, .hi = 1 << 20},
+    {.name = "nics", .type = INT, .lo = 1, .hi = TERN_LAYOUT_NICS},
     {.name = "tmp_mib", .type = INT, .lo = 1, .hi = 1 << 20},
     {0},
 };
@@ -61,6 +62,7 @@ int tern_layout_read_sidecar(struct tern_layout *l, struct tern_err *err)
     l->gres = tern_layout_bool(tern_layout_map(root, "gres"), "neuron", true);
     l->virtual_dynamic = (int)tern_layout_int(tern_layout_map(root, "virtual"), "dynamic", 0);
     l->virtual_idle_s = (int)tern_layout_int(tern_layout_map(root, "virtual"), "idle_s", 0);
+    l->virtual_nics = (int)tern_layout_int(tern_layout_map(root, "virtual"), "nics", 1);
     l->virtual_tmp_mib = (int)tern_layout_int(tern_layout_map(root, "virtual"), "tmp_mib", 0);
     l->topology_leaf = (int)tern_layout_int(tern_layout_map(root, "topology"), "leaf", 0);
     tern_yaml_free(doc);

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
@@ -33,10 +34,29 @@ char *tern_vcluster_net_address(char *to, size_t n, int i)
     return to;
 }
 
-/* Locally administered MACs, made from the number: 02:<side>:00:00:<i>. */
-static void mac_of(uint8_t mac[6], int side, int i)
+/* The same address on another interface's network. */
+static uint32_t on(int nic, uint32_t address)
 {
-    const uint8_t m[6] = {0x02, (uint8_t)side, 0, 0, (uint8_t)(i >> 8), (uint8_t)i};
+    return address + ((uint32_t)nic << (32 - NET_BITS));
+}
+
+/* The head's end of a pair. */
+static char *pair_name(char to[IF_NAMESIZE], int i, int nic)
+{
+    snprintf(to, IF_NAMESIZE, nic ? "v%d.%d" : "v%d", i, nic);
+    return to;
+}
+
+static char *node_device(char to[IF_NAMESIZE], int nic)
+{
+    snprintf(to, IF_NAMESIZE, "eth%d", nic);
+    return to;
+}
+
+/* Locally administered MACs, made from the numbers: 02:<side>:<nic>:00:<i>. */
+static void mac_of(uint8_t mac[6], int side, int nic, int i)
+{
+    const uint8_t m[6] = {0x02, (uint8_t)side, (uint8_t)nic, 0, (uint8_t)(i >> 8), (uint8_t)i};
 
     memcpy(mac, m, sizeof m);
 }
@@ -117,14 +137,18 @@ static int set_up(int fd, int index)
     return ask(fd, &m);
 }
 
-static int add_address(int fd, int index, uint32_t a)
+/* Without a route to its network: the head routes between nodes. */
+static int add_address(int fd, int index, uint32_t a, int bits)
 {
     struct message m;
-    struct ifaddrmsg i = {.ifa_family = AF_INET, .ifa_prefixlen = 32, .ifa_index = (uint32_t)index};
+    const uint32_t flags = IFA_F_NOPREFIXROUTE;
+    struct ifaddrmsg i = {
+        .ifa_family = AF_INET, .ifa_prefixlen = (unsigned char)bits, .ifa_index = (uint32_t)index};
 
     begin(&m, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &i, sizeof i);
     put_ip(&m, IFA_LOCAL, a);
     put_ip(&m, IFA_ADDRESS, a);
+    put(&m, IFA_FLAGS, &flags, sizeof flags);
     return ask(fd, &m);
 }
 
@@ -160,8 +184,8 @@ static int add_neighbour(int fd, int index, uint32_t a, const uint8_t mac[6])
     return ask(fd, &m);
 }
 
-static int add_pair(int fd, const char *name, const uint8_t mac[6], const uint8_t peer_mac[6],
-                    pid_t peer_pid)
+static int add_pair(int fd, const char *name, const uint8_t mac[6], const char *peer_name,
+                    const uint8_t peer_mac[6], pid_t peer_pid)
 {
     struct message m;
     struct ifinfomsg i = {.ifi_flags = IFF_UP, .ifi_change = IFF_UP}, peer = {0};
@@ -174,7 +198,7 @@ static int add_pair(int fd, const char *name, const uint8_t mac[6], const uint8_
     put(&m, IFLA_INFO_KIND, "veth", 4);
     struct rtattr *data = put(&m, IFLA_INFO_DATA, NULL, 0);
     struct rtattr *other = put(&m, VETH_INFO_PEER, &peer, sizeof peer);
-    put(&m, IFLA_IFNAME, "eth0", 5);
+    put(&m, IFLA_IFNAME, peer_name, strlen(peer_name) + 1);
     put(&m, IFLA_ADDRESS, peer_mac, 6);
     put(&m, IFLA_NET_NS_PID, &pid, sizeof pid);
     nest_end(&m, other);
@@ -211,103 +235,136 @@ static void no_ipv6(void)
     write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-int tern_vcluster_net_setup_head(struct tern_err *err)
+int tern_vcluster_net_setup_head(int nics, struct tern_err *err)
 {
-    int fd = open_netlink(err), rc = -1;
+    int fd = open_netlink(err), rc = 0;
     uint8_t mac[6], peer_mac[6];
 
     if (fd < 0)
         return -1;
     no_ipv6();
     write_sysctl("/proc/sys/net/ipv4/ip_forward", "1");
-    mac_of(mac, 0, 0);
-    mac_of(peer_mac, 1, 0);
+    mac_of(mac, 0, 0, 0);
+    mac_of(peer_mac, 1, 0, 0);
     /* Not on lo: mpirun takes no loopback device for one that other nodes can reach. */
     if (set_up(fd, (int)if_nametoindex("lo")) < 0 ||
-        add_pair(fd, "v0", mac, peer_mac, getpid()) < 0 ||
-        set_up(fd, (int)if_nametoindex("eth0")) < 0 ||
-        add_address(fd, (int)if_nametoindex("eth0"), HEAD) < 0)
+        add_pair(fd, "v0", mac, "eth0", peer_mac, getpid()) < 0 ||
+        set_up(fd, (int)if_nametoindex("eth0")) < 0)
+        rc = -1;
+    for (int nic = 0; nic < nics && rc == 0; nic++)
+        rc = add_address(fd, (int)if_nametoindex("eth0"), on(nic, HEAD), 32);
+    if (rc < 0)
         tern_err_sys(err, "head: cannot set up its address");
-    else
-        rc = 0;
     close(fd);
     return rc;
 }
 
-int tern_vcluster_net_link_node(int i, pid_t pid, struct tern_err *err)
+static int link_one(int fd, int i, int nic, pid_t pid)
 {
-    int fd = open_netlink(err), rc = -1;
     uint8_t mac[6], peer_mac[6];
-    char name[IF_NAMESIZE];
+    char name[IF_NAMESIZE], peer[IF_NAMESIZE];
+    int rc;
 
-    if (fd < 0)
-        return -1;
-    snprintf(name, sizeof name, "v%d", i);
-    mac_of(mac, 0, i);
-    mac_of(peer_mac, 1, i);
+    pair_name(name, i, nic);
+    mac_of(mac, 0, nic, i);
+    mac_of(peer_mac, 1, nic, i);
+    node_device(peer, nic);
     /* The kernel takes the pair of a node that was cut off away in its own time, which on a busy
      * machine is seconds. */
-    rc = add_pair(fd, name, mac, peer_mac, pid);
+    rc = add_pair(fd, name, mac, peer, peer_mac, pid);
     if (rc < 0 && errno == EEXIST && (remove_link(fd, name) == 0 || errno == ENODEV))
-        rc = add_pair(fd, name, mac, peer_mac, pid);
-    int index = rc == 0 ? (int)if_nametoindex(name) : 0;
-    if (rc == 0)
-        rc = add_route(fd, index, FIRST + (uint32_t)i, 32, 0, HEAD);
-    if (rc == 0)
-        rc = add_neighbour(fd, index, FIRST + (uint32_t)i, peer_mac);
+        rc = add_pair(fd, name, mac, peer, peer_mac, pid);
     if (rc < 0)
-        tern_err_sys(err, "node %d: cannot make its network link", i);
+        return rc;
+    const int index = (int)if_nametoindex(name);
+    const uint32_t node = on(nic, FIRST + (uint32_t)i);
+    rc = add_route(fd, index, node, 32, 0, on(nic, HEAD));
+    return rc < 0 ? rc : add_neighbour(fd, index, node, peer_mac);
+}
+
+int tern_vcluster_net_link_node(int i, int nics, pid_t pid, struct tern_err *err)
+{
+    int fd = open_netlink(err), rc = 0;
+
+    if (fd < 0)
+        return -1;
+    for (int nic = 0; nic < nics && rc == 0; nic++)
+        rc = link_one(fd, i, nic, pid);
+    if (rc < 0)
+        tern_err_sys(err, "node %d: cannot make its network links", i);
     close(fd);
     return rc;
 }
 
-int tern_vcluster_net_setup_node(int i, struct tern_err *err)
+static int set_up_one(int fd, int i, int nic, int bits)
 {
-    int fd = open_netlink(err), rc = -1;
-    int lo = (int)if_nametoindex("lo"), eth = (int)if_nametoindex("eth0");
+    char name[IF_NAMESIZE];
+    const int eth = (int)if_nametoindex(node_device(name, nic));
+    const uint32_t head = on(nic, HEAD);
     uint8_t mac[6];
+
+    mac_of(mac, 0, nic, i);
+    if (set_up(fd, eth) < 0 || add_address(fd, eth, on(nic, FIRST + (uint32_t)i), bits) < 0 ||
+        add_route(fd, eth, head, 32, 0, 0) < 0 ||
+        add_route(fd, eth, on(nic, NET), NET_BITS, head, 0) < 0)
+        return -1;
+    return add_neighbour(fd, eth, head, mac);
+}
+
+int tern_vcluster_net_setup_node(int i, int nics, struct tern_err *err)
+{
+    int fd = open_netlink(err), rc = 0;
+    char name[IF_NAMESIZE];
+    int nic = 0;
 
     if (fd < 0)
         return -1;
-    mac_of(mac, 0, i);
     no_ipv6();
-    if (set_up(fd, lo) < 0 || set_up(fd, eth) < 0 ||
-        add_address(fd, eth, FIRST + (uint32_t)i) < 0 || add_route(fd, eth, HEAD, 32, 0, 0) < 0 ||
-        add_route(fd, eth, NET, NET_BITS, HEAD, 0) < 0 || add_neighbour(fd, eth, HEAD, mac) < 0)
-        tern_err_sys(err, "node %d: cannot set up eth0", i);
-    else
-        rc = 0;
+    if (set_up(fd, (int)if_nametoindex("lo")) < 0)
+        rc = tern_err_sys(err, "node %d: cannot set up lo", i);
+    /* Of several, those on one network are known by its prefix. */
+    for (; nic < nics && rc == 0; nic++)
+        if (set_up_one(fd, i, nic, nics > 1 ? NET_BITS : 32) < 0)
+            rc = tern_err_sys(err, "node %d: cannot set up %s", i, node_device(name, nic));
     close(fd);
     return rc;
 }
 
 /* A frame for a MAC that no device has is dropped without a word, as by a cable that is cut: no
  * error reaches the sender. */
-static int reach(const char *device, uint32_t address, int side, int i, bool right,
-                 struct tern_err *err)
+static int reach(int fd, const char *device, uint32_t address, const uint8_t right[6], bool reach)
 {
-    int fd = open_netlink(err), rc = -1;
+    static const uint8_t nobody[6] = {0x02, 0xff, 0, 0, 0, 0};
+
+    return add_neighbour(fd, (int)if_nametoindex(device), address, reach ? right : nobody);
+}
+
+/* Of each interface of node `i`, from the head (`side` 1, the node's) or from the node (0). */
+static int reach_all(int i, int nics, int side, bool right, struct tern_err *err)
+{
+    int fd = open_netlink(err), rc = 0;
+    char name[IF_NAMESIZE];
     uint8_t mac[6];
 
     if (fd < 0)
         return -1;
-    mac_of(mac, right ? side : 0xff, i);
-    rc = add_neighbour(fd, (int)if_nametoindex(device), address, mac);
+    for (int nic = 0; nic < nics && rc == 0; nic++) {
+        mac_of(mac, side, nic, i);
+        rc = reach(fd, side ? pair_name(name, i, nic) : node_device(name, nic),
+                   on(nic, side ? FIRST + (uint32_t)i : HEAD), mac, right);
+    }
     if (rc < 0)
-        tern_err_sys(err, "node %d: cannot change its network link", i);
+        tern_err_sys(err, "node %d: cannot change its network links", i);
     close(fd);
     return rc;
 }
 
-int tern_vcluster_net_reach_node(int i, bool right, struct tern_err *err)
+int tern_vcluster_net_reach_node(int i, int nics, bool right, struct tern_err *err)
 {
-    char name[IF_NAMESIZE];
-
-    snprintf(name, sizeof name, "v%d", i);
-    return reach(name, FIRST + (uint32_t)i, /* side= */ 1, i, right, err);
+    return reach_all(i, nics, /* side= */ 1, right, err);
 }
 
-int tern_vcluster_net_reach_head(int i, bool right, struct tern_err *err)
+int tern_vcluster_net_reach_head(int i, int nics, bool right, struct tern_err *err)
 {
-    return reach("eth0", HEAD, /* side= */ 0, i, right, err);
+    return reach_all(i, nics, /* side= */ 0, right, err);
 }

@@ -160,7 +160,7 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
         goto failed;
     while (read(go, &byte, 1) < 0 && errno == EINTR)
         ;
-    if (tern_vcluster_net_setup_node((int)i + 1, &err) < 0 ||
+    if (tern_vcluster_net_setup_node((int)i + 1, p->layout->virtual_nics, &err) < 0 ||
         await_munged(p, munged, log, &err) < 0)
         goto failed;
     slurmd = tern_vcluster_node_spawn(p, argv, &err);
@@ -254,7 +254,8 @@ static pid_t boot(const struct tern_vcluster_plan *p, size_t i, struct tern_err 
         tern_err_sys(err, "cannot make a pipe");
     } else {
         pid = tern_vcluster_node_start(p, i, go[0], trouble[1], err);
-        rc = pid < 0 ? -1 : tern_vcluster_net_link_node((int)i + 1, pid, err);
+        rc = pid < 0 ? -1
+                     : tern_vcluster_net_link_node((int)i + 1, p->layout->virtual_nics, pid, err);
     }
     for (int k = 0; k < 2 && go[k] >= 0; k++)
         close(go[k]);

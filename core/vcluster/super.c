@@ -197,8 +197,8 @@ static int start_nodes(struct super *s, int go, int trouble, struct tern_err *er
         if (p->nodes[i].fleet)
             continue;
         p->nodes[i].pid = tern_vcluster_node_start(p, i, go, trouble, err);
-        if (p->nodes[i].pid < 0 ||
-            tern_vcluster_net_link_node((int)i + 1, p->nodes[i].pid, err) < 0)
+        if (p->nodes[i].pid < 0 || tern_vcluster_net_link_node((int)i + 1, p->layout->virtual_nics,
+                                                               p->nodes[i].pid, err) < 0)
             return -1;
     }
     return 0;
@@ -460,7 +460,7 @@ static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err
         return tern_err_sys(err, "cannot set the host name");
     if (tern_vcluster_rootfs_mount_head(p->dir, p->layout, p->share, err) < 0)
         return -1;
-    return tern_vcluster_net_setup_head(err);
+    return tern_vcluster_net_setup_head(p->layout->virtual_nics, err);
 }
 
 static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t uid, gid_t gid)

@@ -85,7 +85,8 @@ static int go_on(const struct scene *s, struct tern_err *err)
 
 static int cut_sending(const struct scene *s, struct tern_err *err)
 {
-    return tern_vcluster_net_reach_head((int)s->node + 1, !s->begin, err);
+    return tern_vcluster_net_reach_head((int)s->node + 1, s->plan->layout->virtual_nics, !s->begin,
+                                        err);
 }
 
 static int turn_read_only(const struct scene *s, struct tern_err *err)
@@ -209,8 +210,7 @@ void tern_vcluster_trouble_lost_brake(struct tern_vcluster_plan *p, size_t i)
 
 static int one_way(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)
 {
-    (void)p;
-    return tern_vcluster_net_reach_node((int)s->node + 1, !s->begin, err);
+    return tern_vcluster_net_reach_node((int)s->node + 1, p->layout->virtual_nics, !s->begin, err);
 }
 
 static int partition(struct tern_vcluster_plan *p, const struct scene *s, struct tern_err *err)

@@ -10,6 +10,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/layout/layout.h"
 #include "core/slurm/slurm.h"
@@ -89,6 +90,7 @@ enum { MAX_SHOWN = 2048, TEXT = 80 };
 
 struct shown {
     char name[TEXT], addr[TEXT], state[40], gres[TEXT], reason[TEXT];
+    const char *trouble; /* static; "" when it is well */
     uint32_t cpus;
     uint64_t memory_mib;
 };
@@ -139,17 +141,51 @@ static void print_nodes(const struct table *t)
         const struct shown *n = &t->node[i];
         char memory[24];
         tern_str_bytes(memory, sizeof memory, n->memory_mib << 20);
-        printf("%-*s %-9s %5u %10s  %s%s%s\n", (int)width, n->name, n->state, n->cpus, memory,
-               n->gres, *n->reason ? "  " : "", n->reason);
+        printf("%-*s %-9s %5u %10s  %s%s%s%s%s\n", (int)width, n->name, n->state, n->cpus, memory,
+               n->gres, *n->trouble ? "  broken: " : "", n->trouble, *n->reason ? "  " : "",
+               n->reason);
     }
 }
 
-static int show_nodes(const char *name, struct tern_err *err)
+/* Slurm knows no trouble that `tern cluster break` brought, only what came of it. */
+static void load_troubles(const char *name, struct table *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        enum tern_vcluster_trouble trouble = TERN_VCLUSTER_WELL;
+        struct tern_err err = {0};
+        const char *word = NULL;
+        if (tern_vcluster_trouble_of(name, t->node[i].name, &trouble, &err) < 0)
+            tern_debug("%s", err.text); /* a node that is in Slurm's files alone */
+        else
+            word = tern_vcluster_trouble_word(trouble);
+        t->node[i].trouble = word ? word : "";
+    }
+}
+
+static int print_nodes_json(const struct table *t, struct tern_err *err);
+
+static void print_folders(const char *name)
+{
+    struct tern_err err = {0};
+    char *text = tern_vcluster_about_folders(name, &err);
+
+    if (text)
+        tern_page_wrap(stdout, text, /* indent= */ 0, /* columns= */ 80, /* at= */ 0);
+    else
+        tern_debug("%s", err.text);
+    free(text);
+}
+
+static int show_nodes(const char *name, bool as_json, struct tern_err *err)
 {
     struct table *t = tern_alloc(1, sizeof *t, "the nodes", err);
     int rc = t ? tern_vcluster_call(name, load_nodes, t, sizeof *t, err) : -1;
 
     if (rc == 0)
+        load_troubles(name, t);
+    if (rc == 0 && as_json)
+        rc = print_nodes_json(t, err);
+    else if (rc == 0)
         print_nodes(t);
     free(t);
     return rc;
@@ -211,12 +247,14 @@ static int run_up(int n, char **args, struct tern_err *err)
     if (rc == 0 && *up.missing)
         tern_warn("plain mode (%s)", up.missing);
     if (rc == 0)
-        rc = show_nodes(up.name, err);
+        rc = show_nodes(up.name, /* as_json= */ false, err);
     if (rc == 0)
         printf("%s: %zu nodes idle after %.2f s%s. tern cluster exec %s -- sinfo\n", up.name,
                up.n_nodes, up.seconds, up.user_namespace ? " (in a user namespace)" : "", up.name);
     if (rc == 0 && up.n_fleet)
         printf("%zu more start when a job wants them.\n", up.n_fleet);
+    if (rc == 0)
+        print_folders(up.name);
     fflush(stdout);
     sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
@@ -281,10 +319,11 @@ static int print_nodes_json(const struct table *t, struct tern_err *err)
 
     for (size_t i = 0; i < t->n; i++) {
         const struct shown *n = &t->node[i];
-        json_array_append_new(all, json_pack("{ss ss ss si sI ss ss}", "name", n->name, "address",
-                                             n->addr, "state", n->state, "cpus", (int)n->cpus,
-                                             "memory_mib", (json_int_t)n->memory_mib, "gres",
-                                             n->gres, "reason", n->reason));
+        json_array_append_new(all,
+                              json_pack("{ss ss ss si sI ss ss ss}", "name", n->name, "address",
+                                        n->addr, "state", n->state, "cpus", (int)n->cpus,
+                                        "memory_mib", (json_int_t)n->memory_mib, "gres", n->gres,
+                                        "reason", n->reason, "trouble", n->trouble));
     }
     int rc = tern_json_print(stdout, all, err);
     json_decref(all);
@@ -294,14 +333,10 @@ static int print_nodes_json(const struct table *t, struct tern_err *err)
 static int run_status(int n, char **args, struct tern_err *err)
 {
     char *name = tern_vcluster_find(n ? args[0] : NULL, err);
-    struct table *t = name ? tern_alloc(1, sizeof *t, "the nodes", err) : NULL;
-    int rc = t ? tern_vcluster_call(name, load_nodes, t, sizeof *t, err) : -1;
+    int rc = name ? show_nodes(name, status_json, err) : -1;
 
-    if (rc == 0 && status_json)
-        rc = print_nodes_json(t, err);
-    else if (rc == 0)
-        print_nodes(t);
-    free(t);
+    if (rc == 0 && !status_json)
+        print_folders(name);
     free(name);
     return rc;
 }
@@ -310,6 +345,8 @@ static const struct tern_cmd status_cmd = {
     .name = "status",
     .args = "[NAME]",
     .summary = "the nodes of a virtual cluster, as its Slurm sees them",
+    .about = "Shows what `tern cluster break` has brought upon a node, and which folders the nodes "
+             "share.",
     .opts = status_opts,
     .args_max = 1,
     .run = run_status,

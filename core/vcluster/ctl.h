@@ -8,7 +8,7 @@
 #include "core/vcluster/plan.h"
 
 enum tern_vcluster_ctl_op {
-    TERN_VCLUSTER_CTL_INFO,
+    TERN_VCLUSTER_CTL_INFO,  /* of the cluster, and what has befallen the node */
     TERN_VCLUSTER_CTL_ENTER, /* answers with the folder of /proc of the head's or a node's
                               * first process */
     TERN_VCLUSTER_CTL_OFF,
@@ -30,7 +30,7 @@ struct tern_vcluster_ctl_answer {
     uint32_t mode; /* enum tern_vcluster_mode */
     uint32_t user_namespace;
     uint32_t n_nodes;
-    uint32_t trouble; /* that a mend ended, or of the node that is to be switched on */
+    uint32_t trouble; /* that a mend ended, or of the node of an INFO or of a switching on */
     char text[400];   /* the reason, when `code` is not 0 */
 };
 

@@ -5,6 +5,7 @@
 #include "core/base/vars.h"
 #include "core/vcluster/accounting.h"
 #include "core/vcluster/ctl.h"
+#include "core/vcluster/folders.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
 #include "core/vcluster/rootfs.h"
@@ -569,7 +570,7 @@ static int check_plain(struct tern_vcluster_plan *p, struct tern_err *err)
 int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     mode_t old = umask(022);
-    char *layout = realpath(p->layout->path, NULL);
+    char *layout = realpath(p->layout->path, NULL), *folders = tern_vcluster_folders_describe(p);
     int rc = p->mode == TERN_VCLUSTER_PLAIN ? check_plain(p, err) : 0;
 
     if (rc == 0)
@@ -589,6 +590,9 @@ int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
     if (rc == 0)
         rc = write_file(p->dir, "layout", layout ? layout : "", layout ? strlen(layout) : 0, 0600,
                         err);
+    if (rc == 0)
+        rc = write_file(p->dir, "folders", folders, strlen(folders), 0644, err);
+    free(folders);
     free(layout);
     umask(old);
     return rc;

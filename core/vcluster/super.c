@@ -304,6 +304,8 @@ static void serve(struct super *s)
             tern_err_set(&err, TERN_USAGE, "cluster '%s' has no node '%s'.", s->plan->name, q.node);
     else if (q.op == TERN_VCLUSTER_CTL_ENTER)
         rc = enter(s, node, &folder, &err);
+    else if (q.op == TERN_VCLUSTER_CTL_INFO && node >= 0)
+        a.trouble = s->plan->nodes[node].trouble;
     else if (q.op != TERN_VCLUSTER_CTL_INFO && node < 0)
         rc = tern_err_set(&err, TERN_USAGE, "a request without a node.");
     else if (q.op != TERN_VCLUSTER_CTL_INFO)

@@ -433,6 +433,31 @@ int tern_vcluster_mend(const char *name, const char *node, enum tern_vcluster_tr
     return 0;
 }
 
+int tern_vcluster_trouble_of(const char *name, const char *node,
+                             enum tern_vcluster_trouble *ret_trouble, struct tern_err *err)
+{
+    struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_INFO};
+    struct tern_vcluster_ctl_answer a;
+
+    if (ask_of_node(name, &q, node, &a, err) < 0)
+        return -1;
+    *ret_trouble = (enum tern_vcluster_trouble)a.trouble;
+    return 0;
+}
+
+char *tern_vcluster_about_folders(const char *name, struct tern_err *err)
+{
+    char *dir = tern_vcluster_plan_dir(name, err), *text = NULL;
+    char *path = dir ? tern_strf("%s/folders", dir) : NULL;
+    size_t len;
+
+    if (path && tern_fs_read(path, 1 << 20, &text, &len, err) < 0)
+        text = NULL;
+    free(path);
+    free(dir);
+    return text;
+}
+
 /* ------------------------------------------------------------------ list */
 
 static int look(const char *home, const char *name, struct tern_vcluster_info *info)

@@ -11,6 +11,7 @@
  * refuses that, several slurmd run on ports of their own in the host's namespaces ("plain").
  *
  * State: one folder a cluster under $TERN_CLUSTER_HOME, mode 0700:
+ *     folders  words: what all nodes see, and what each has for itself
  *     lock     flock'ed by `up` and then by the supervisor, as long as it lives; its removal, with
  *              the folder or alone, ends the cluster within a second
  *     ctl      the supervisor's socket (protocol: ctl.h)
@@ -115,7 +116,15 @@ int tern_vcluster_break(const char *name, const char *node, enum tern_vcluster_t
 int tern_vcluster_mend(const char *name, const char *node, enum tern_vcluster_trouble *ret_trouble,
                        struct tern_err *err);
 
+/* *ret_trouble is what `node` has, or TERN_VCLUSTER_WELL. */
+int tern_vcluster_trouble_of(const char *name, const char *node,
+                             enum tern_vcluster_trouble *ret_trouble, struct tern_err *err);
+
 /* ------------------------------------------------------------------ looking */
+
+/* Sentences about the folders that all nodes of cluster `name` share, and those that each has for
+ * itself; malloc'ed, NULL with `err`. */
+char *tern_vcluster_about_folders(const char *name, struct tern_err *err);
 
 struct tern_vcluster_info {
     char *name;

@@ -12,8 +12,14 @@ tern_cluster() { "${as[@]}" tern cluster "$@"; }
 cluster_down() { tern_cluster down $CLUSTER >/dev/null 2>&1; }
 on_head() { run tern_cluster exec $CLUSTER -- "$@"; }
 at() { run tern_cluster exec -w $n $CLUSTER -- "$@"; } # on the node
-broken() { run tern_cluster break $n -c $CLUSTER --how "$1"; status 0 "$who: break --how $1"; }
-mended() { run tern_cluster mend $n -c $CLUSTER; status 0 "$who: mend after $1"; out_has "mended ($1)" "$who: mend names $1"; works "$1"; }
+broken() {
+    run tern_cluster break $n -c $CLUSTER --how "$1"; status 0 "$who: break --how $1"
+    run tern_cluster status $CLUSTER
+    is "$(sed -n 's/^\([^ ]*\) .*  broken: \([a-z-]*\).*/\1 \2/p' out)" "$n $1" "$who: status shows that the node has $1, and no other"
+}
+mended() { run tern_cluster mend $n -c $CLUSTER; status 0 "$who: mend after $1"; out_has "mended ($1)" "$who: mend names $1"; works "$1"
+    run tern_cluster status --json $CLUSTER; is "$(jq -r '[.[].trouble] | join(",")' out)" , "$who: after the mend of $1 status shows no trouble"
+}
 reached() { [ "$(tern_cluster exec $CLUSTER -- timeout 10 srun -Q -N1 -w $n hostname 2>/dev/null)" = $n ]; }
 works() { until_true reached; ok $? "$who: after $1 the node works again" || tern_cluster status $CLUSTER; }
 port() { tern_cluster exec $CLUSTER -- timeout "$1" bash -c "exec 3<>/dev/tcp/10.200.1.2/6818" 2>/dev/null; } # SECONDS: slurmd's

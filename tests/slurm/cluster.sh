@@ -36,6 +36,10 @@ pmix_ranks() { # RANKS-A-NODE WANTED WHO
 namespaces() { # WHO
     run tern_cluster up "$template"; status 0 "$1: up"
     sed -n 's/^trn1-4: /# /p' out
+    shares() { tr '\n' ' ' <out | grep -o 'All nodes share .*'; }
+    is "$(shares | sed "s/own), .*and this/own), and this/")" "All nodes share /fsx (the cluster's own), and this machine's other folders. Each node has its own /tmp, /run, /dev and /dev/shm. " "$1: up says what the nodes share" || cat out
+    case $PWD in /tmp/*) shares | grep -qF "$PWD, "; ok $? "$1: the current folder among them" || cat out ;; esac
+    said=$(shares); run tern_cluster status; is "$(shares)" "$said" "$1: status says so, too"
     on sinfo -h -N -o '%N %t %c %G'
     [ "$(sort out | tr '\n' ' ')" = "$(for i in 1 2 3 4; do printf 'trn1-st-trn1-%d idle 128 neuron:trn1:16 ' $i; done)" ]
     ok $? "$1: sinfo shows four idle nodes with 128 CPUs and 16 devices" || cat out

@@ -7,6 +7,7 @@
 #include "core/layout/layout.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/ctl.h"
+#include "core/vcluster/folders.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/plan.h"
 #include "core/vcluster/programs.h"
@@ -237,6 +238,16 @@ static void test_programs(void)
 
 /* ---- plans ---- */
 
+static void test_folders(struct tern_vcluster_plan p)
+{
+    p.share = (char *[]){folder, at("below", folder), folder, "/usr", NULL};
+    const char *said = strstr(keep(tern_vcluster_folders_describe(&p)), folder);
+    ok(said && !strstr(said + 1, folder) && !strstr(said, "/usr") && strstr(said, "own /tmp"),
+       "each folder that nodes see is told once, and none that every node has");
+    p.mode = TERN_VCLUSTER_PLAIN;
+    ok(strstr(keep(tern_vcluster_folders_describe(&p)), "every") != NULL, "plain: all are shared");
+}
+
 static void test_plan(void)
 {
     struct tern_err err = {0};
@@ -254,6 +265,7 @@ static void test_plan(void)
     is(p.nodes[2].name, "q-dy-cr-1", "dynamic nodes come last");
     ok(p.nodes[0].chips == 16, "a node has its instance's 16 Neuron devices");
     is(p.share[0], folder, "a shared folder is visible on every node");
+    test_folders(p);
     tern_vcluster_plan_free(&p);
     o.share = no_share;
     ok(tern_vcluster_plan_make(&p, l, &o, &err) < 0 && strstr(err.text, "--share /no/such/folder"),

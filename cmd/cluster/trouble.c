@@ -1,5 +1,6 @@
 #include "cmd/cluster/trouble.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
@@ -147,10 +148,17 @@ static void give_back_later(const char *node, const char *reason)
 static void tell_slurm(const char *node, bool lost, const struct tern_err *why)
 {
     struct tern_err err = {0};
+    char when[40];
     char *reason = tern_strf("(Code:%s)Failure when resuming nodes",
                              lost ? "InsufficientInstanceCapacity" : "LaunchFailure");
 
     tern_warn("%s", why->text);
+    /* Before the node is down, and its job is without nodes. */
+    char *note = tern_strf("tern: %s: %s, %s", node, reason,
+                           tern_clock_iso8601(when, sizeof when, tern_clock_wall_ns()));
+    if (tern_slurm_jobs_set_admin_comment(node, note, &err) < 0)
+        tern_warn("%s: %s", node, err.text);
+    free(note);
     if (tern_slurm_node_update(node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
         tern_warn("%s: %s", node, err.text);
     give_back_later(node, reason);

@@ -103,6 +103,23 @@ static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
     return 1;
 }
 
+/* Why nodes could not be had for the job, as the program that starts nodes has noted it: the
+ * attempt that comes of it has it in the ledger. */
+static void note_capacity(const struct supervisor *s, struct tern_run_attempt *a)
+{
+    struct tern_slurm_job *job = NULL;
+    struct tern_err err = {0};
+
+    if (!s->place.slurm || s->attempts > 1)
+        return;
+    if (tern_slurm_job_load(s->place.job, &job, &err) < 0)
+        tern_debug("%s", err.text);
+    else if (tern_str_starts(job->admin_comment, "tern: "))
+        tern_run_attempt_add_event(a, "capacity", "warn", /* node= */ NULL,
+                                   job->admin_comment + strlen("tern: "));
+    tern_slurm_job_free(job);
+}
+
 /* -1: it could not begin; nothing is recorded. */
 static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern_run_result *result,
                    struct tern_err *err)
@@ -116,6 +133,7 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
     result->attempt = a->number;
     result->signal = 0;
     result->why[0] = '\0';
+    note_capacity(s, a);
     int rc = a->stopped ? 0 : pass_history(s, a, result);
     if (rc == 0 && !a->stopped)
         rc = pass_preflight(s, a, result, err);

@@ -73,6 +73,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .partition = tern_slurm_text(from->partition),
             .nodes = tern_slurm_text(from->nodes),
             .comment = tern_slurm_text(from->comment),
+            .admin_comment = tern_slurm_text(from->admin_comment),
         };
         *job = j;
     }
@@ -114,6 +115,7 @@ void tern_slurm_job_free(struct tern_slurm_job *job)
     free(job->partition);
     free(job->nodes);
     free(job->comment);
+    free(job->admin_comment);
     free(job);
 }
 
@@ -136,6 +138,44 @@ int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err
         rc = slurm_update_job(&desc);
     }
     return rc == SLURM_SUCCESS ? 0 : tern_slurm_fail(err, "set its Comment", id);
+}
+
+static bool has_node(const slurm_job_info_t *j, const char *node)
+{
+    char **hosts = NULL;
+    size_t n = 0;
+    bool has = false;
+
+    if (job_state(j->job_state) != TERN_SLURM_JOB_RUNNING || !j->nodes ||
+        tern_slurm_hosts_expand(j->nodes, &hosts, &n, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < n && !has; i++)
+        has = strcmp(hosts[i], node) == 0;
+    tern_slurm_hosts_free(hosts);
+    return has;
+}
+
+int tern_slurm_jobs_set_admin_comment(const char *node, const char *text, struct tern_err *err)
+{
+    job_info_msg_t *msg = NULL;
+    int rc = 0;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (slurm_load_jobs(/* update_time= */ 0, &msg, SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS)
+        return tern_slurm_fail(err, "ask Slurm for its jobs", 0);
+    for (uint32_t i = 0; i < msg->record_count && rc == 0; i++) {
+        job_desc_msg_t desc;
+        if (!has_node(&msg->job_array[i], node))
+            continue;
+        slurm_init_job_desc_msg(&desc);
+        tern_slurm_release_desc_set_job(&desc, msg->job_array[i].job_id);
+        desc.admin_comment = (char *)text;
+        if (slurm_update_job(&desc) != SLURM_SUCCESS)
+            rc = tern_slurm_fail(err, "set its AdminComment", msg->job_array[i].job_id);
+    }
+    slurm_free_job_info_msg(msg);
+    return rc;
 }
 
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)

@@ -77,6 +77,7 @@ struct tern_slurm_job {
     bool requeue;   /* may be requeued */
     char *reservation;                        /* that it runs in; "" for none */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
+    char *admin_comment;                      /* likewise */
 };
 
 /* *job is to be freed with tern_slurm_job_free (NULL is fine).  A job that the controller has
@@ -94,8 +95,10 @@ int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char
  * there is none, and *word as above. */
 int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
 
-/* The next five are for the caller's own jobs, or for an admin. */
+/* The next six are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
+/* Set the AdminComment of each job that waits for `node` to boot, or runs there; for an admin. */
+int tern_slurm_jobs_set_admin_comment(const char *node, const char *text, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
 /* Set the earliest begin of a pending job, or of one that is held after a requeue. */

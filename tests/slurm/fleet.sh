@@ -36,17 +36,20 @@ until_true all_idle; ok $? "and is back when it is mended" || nodes
 tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force
 until_true off; ok $? "an admin switches a node off" || nodes
 run tern cluster break $n-3 -c $CLUSTER --how no-capacity; status 0
-submit -N3 -o three.out --wrap 'srun hostname'
+submit -N3 --exclusive --ntasks-per-node=1 -o three.out --wrap 'srun hostname && exec tern run run.yaml --set batch.global=6 --set name=late --set checkpoint.dir=late'
 refused() { tern cluster exec $CLUSTER -- sinfo -h -N -n $n-3 -o '%t %E' | grep -q '^down. (Code:InsufficientInstanceCapacity)Failure when resuming nodes'; }
 until_true refused; ok $? "a node that cannot be had is down, with ParallelCluster's reason" || nodes
 until_true is_pending; ok $? "its job waits again" || job_state "$job"
+tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -q "AdminComment=tern: $n-3: (Code:InsufficientInstanceCapacity)Failure when resuming nodes, 2"
+ok $? "and the job says why, in its AdminComment" || tern cluster exec $CLUSTER -- scontrol show job "$job"
 id=$job; submit -N2 -o two.out --wrap 'srun hostname'; done_two() { [ "$(job_state "$job")" = COMPLETED ]; }; until_true done_two; is "$(sort two.out | paste -sd,)" "$n-1,$n-2" "a smaller job gets what is there"
 job=$id
 run tern cluster mend $n-3 -c $CLUSTER; status 0 "capacity is there again"
 tried_again() { ! refused; }
 until_true tried_again || until_true tried_again; ok $? "after the back-off the node may be asked for again" || nodes
 start_again; await_job; is "$(job_state "$job")" COMPLETED "then the waiting job runs" || cat three.out
-is "$(sort three.out | paste -sd,)" "$n-1,$n-2,$n-3" "on all three nodes"
+is "$(grep "^$n-[123]$" three.out | sort | paste -sd,)" "$n-1,$n-2,$n-3" "on all three nodes"
+is "$(tern ledger sql -l ledger -r late -n -P "select severity, text from event where kind = 'capacity'" | sed 's/, 2.*//')" "warn|$n-3: (Code:InsufficientInstanceCapacity)Failure when resuming nodes" "the ledger says why the run's job has waited" || cat three.out
 if long; then # the back-off's end meets a node that is at work again
     tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force; until_true off
     run tern cluster break $n-3 -c $CLUSTER --how no-capacity

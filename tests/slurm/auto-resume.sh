@@ -43,4 +43,10 @@ sed -i 's/restarts: 1/restarts: 0/' recipe
 batch theirs 'tern run theirs.yaml' --auto-resume=1
 has theirs.out 'the job has --auto-resume: HyperPod restarts this run, and tern does not (launch.restarts: 0)'
 has theirs.out 'a rank is resumed' "without restarts of tern's the ranks' srun keeps the option"
+# ---- at submission, on a login node of HyperPod
+sed -i 's/restarts: 0/restarts: 4/' recipe; sed "s/NAME/sent/" recipe >sent.yaml
+mkdir -p pod/opt/sagemaker_cluster
+on env TERN_HEALTH_ROOT="$WORK/pod" sbatch --parsable -H --tern=sent.yaml --wrap true; status 0
+err_has "HyperPod: tern restarts this run (launch.restarts: 4), and its srun has no --auto-resume" "sbatch --tern says which of the two restarts"
+on scancel "$(cat out)"
 tap_done

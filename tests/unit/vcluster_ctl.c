@@ -8,7 +8,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +67,20 @@ static void unread(int listener)
     ok(status == 0, "a caller whose request was not read asks again");
 }
 
+static void owner(void)
+{
+    struct tern_err err = {0};
+    char *theirs = tern_fs_join(dir, "theirs");
+
+    if (mkdir(theirs, 0755) < 0 || (geteuid() == 0 && chown(theirs, 65534, 65534) < 0))
+        abort();
+    ok(tern_vcluster_ctl_check_folder(geteuid() == 0 ? theirs : "/", &err) < 0 &&
+           err.code == TERN_USAGE && strstr(err.text, "is another user's. As that user: sudo -u"),
+       "another user's cluster is refused, with the command for its owner");
+    ok(tern_vcluster_ctl_check_folder(dir, &err) == 0, "the caller's own folder is taken");
+    free(theirs);
+}
+
 int main(void)
 {
     struct tern_err err = {0};
@@ -77,6 +93,7 @@ int main(void)
         unread(listener);
     }
     close(listener);
+    owner();
     tern_fs_remove_tree(dir, NULL);
     return tap_done();
 }

@@ -18,7 +18,7 @@ static void verify(struct tern_retain_look *k, struct tern_retain_item *i)
 
     tern_retain_look_report(k, "verifying", i->r.path, NULL);
     const bool taken = tern_tree_take(i->r.path, &t, &err) == 0;
-    if (taken && t.bytes == 0) { /* its trainer has yet to write it */
+    if (taken && t.bytes == 0 && !k->o.marker) { /* its trainer has yet to write it */
         tern_tree_free(&t);
         tern_retain_retry_later(&i->retry);
         return;

@@ -124,16 +124,17 @@ apply cluster.yaml --restart ./restart.sh; status 0 "and four again" || cat err
 
 # ---- killed at any moment: the file is the one or the other, and the next apply ends it
 one=$(cat "$etc/tern-nodes.conf"); apply memory.yaml; other=$(cat "$etc/tern-nodes.conf"); whole=0 ended=0
+ends() { tern cluster exec $CLUSTER -- "$BIN/tern-cluster" apply $to >last 2>&1 && tern cluster exec $CLUSTER -- tern cluster drift $to >>last 2>&1; }
 for i in 1 2 3 4 5 6 7 8; do
     to=$([ $((i % 2)) = 1 ] && echo cluster.yaml || echo memory.yaml)
     TMPDIR=$WORK tern cluster exec $CLUSTER -- timeout -s KILL 0.0$i "$BIN/tern-cluster" apply $to >/dev/null 2>&1
     now=$(cat "$etc/tern-nodes.conf")
     [ "$now" = "$one" ] || [ "$now" = "$other" ] || break
     whole=$((whole + 1))
-    tern cluster exec $CLUSTER -- "$BIN/tern-cluster" apply $to >last 2>&1 && tern cluster exec $CLUSTER -- tern cluster drift $to >>last 2>&1 || break
+    until_true ends || break # what was killed has the lock until it is gone
     ended=$((ended + 1))
 done
 is "$whole" 8 "killed at eight moments: the file is the earlier or the later one"
-is "$ended" 8 "after each of them the next apply ends it" || cat last
+is "$ended" 8 "after each of them the next apply ends it"; [ "$ended" = 8 ] || sed 's/^/# /' last
 on srun -N4 true; status 0 "a job at the end" || cat err
 tap_done

@@ -16,7 +16,7 @@
 static const char *const names[] = {"none", "hyperpod", "pcluster", "virtual"};
 /* HyperPod's agent looks for exactly this. */
 static const char action_replace[] = "Action:Replace";
-/* What slurmctld writes by itself of a node that it has set down: nobody's decision. */
+/* What slurmctld writes by itself of a node that it has set down: not a person's decision. */
 static const char not_responding[] = "Not responding";
 
 bool tern_health_on_hyperpod(void)

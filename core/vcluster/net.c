@@ -334,9 +334,9 @@ int tern_vcluster_net_setup_node(int i, int nics, struct tern_err *err)
  * error reaches the sender. */
 static int reach(int fd, const char *device, uint32_t address, const uint8_t right[6], bool reach)
 {
-    static const uint8_t nobody[6] = {0x02, 0xff, 0, 0, 0, 0};
+    static const uint8_t no_device[6] = {0x02, 0xff, 0, 0, 0, 0};
 
-    return add_neighbour(fd, (int)if_nametoindex(device), address, reach ? right : nobody);
+    return add_neighbour(fd, (int)if_nametoindex(device), address, reach ? right : no_device);
 }
 
 /* Of each interface of node `i`, from the head (`side` 1, the node's) or from the node (0). */

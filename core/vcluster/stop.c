@@ -52,7 +52,8 @@ static char state_of(const DIR *proc, const char *number)
     return name_end && name_end[1] ? name_end[2] : '\0';
 }
 
-/* Written down before it is stopped, so that whoever ends this process halfway can let it go on. */
+/* A process is written down before it is stopped: if this one is killed halfway, its successor
+ * finds it. */
 static void stop(struct tern_vcluster_stop *s, pid_t pid)
 {
     if (s->n == MOST)

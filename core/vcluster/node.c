@@ -136,6 +136,16 @@ static void be_init(const char *name, pid_t munged, pid_t slurmd)
     }
 }
 
+/* A node that Slurm asked for must have booted after that, by times in whole seconds: slurmctld
+ * takes from its own clock slurmd's count since boot, which may be ahead by one.  Earlier ones are
+ * not believed, and the node would be given up after ResumeTimeout. */
+static void await_next_second(void)
+{
+    const int64_t second = INT64_C(1000000000);
+
+    tern_clock_sleep_ns(second - tern_clock_wall_ns() % second);
+}
+
 static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int trouble)
 {
     struct tern_err err = {0};
@@ -163,6 +173,8 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
     if (tern_vcluster_net_setup_node((int)i + 1, p->layout->virtual_nics, &err) < 0 ||
         await_munged(p, munged, log, &err) < 0)
         goto failed;
+    if (p->nodes[i].fleet)
+        await_next_second();
     slurmd = tern_vcluster_node_spawn(p, argv, &err);
     if (slurmd < 0)
         goto failed;

@@ -58,6 +58,13 @@ if long; then # the back-off's end meets a node that is at work again
     start_again; await_job 4; is "$(job_state "$job")" COMPLETED "a job on a node that came back early is left alone" || nodes
     is "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -o 'Restarts=[0-9]*')" Restarts=1 "and is not started again"
 fi
+# Slurm counts in whole seconds, and takes a node that boots in the second in which it is asked for as
+# one that has not booted yet, if slurmd's count of seconds is ahead.
+tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force; until_true off
+sleep_to() { sleep "$(awk -v now="$(date +%s.%N)" -v to="$1" 'BEGIN {print 1 - (now - int(now)) + to}')"; }
+sleep_to 0.1; asked=$(date +%s); run tern cluster node $n-3 -c $CLUSTER --power on
+started() { grep -o 'slurmd started on .*' "$TERN_CLUSTER_HOME/$CLUSTER/log/slurmd-$n-3.log" | tail -1 | sed 's/slurmd started on //'; }
+until_true all_idle; [ "$(date -d "$(started)" +%s)" -gt "$asked" ]; ok $? "a node boots in a later second than that in which it was asked for" || { echo "$asked"; started; nodes; }
 cluster_down
 
 # ---- idle nodes are switched off; some are there from the beginning; an ordinary user's

@@ -61,6 +61,16 @@ static int check_count(struct meta *m, const char *path, struct tern_err *err)
     return 0;
 }
 
+/* Neighbours of one name: which of them counts, Python decides by their order. */
+static int check_names(const struct tern_pytorch_file *f, const char *path, struct tern_err *err)
+{
+    for (size_t i = 1; i < f->n; i++)
+        if (by_name(&f->tensors[i - 1], &f->tensors[i]) == 0)
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is there twice", path,
+                                f->tensors[i].name);
+    return 0;
+}
+
 static int open_file(struct meta *m, struct tern_err *err)
 {
     char *name = file_name(m->n), *path = tern_fs_join(m->dir, name);
@@ -70,6 +80,8 @@ static int open_file(struct meta *m, struct tern_err *err)
     if (rc == 0) {
         rc = check_count(m, path, err);
         qsort(f->tensors, f->n, sizeof *f->tensors, by_name);
+        if (rc == 0)
+            rc = check_names(f, path, err);
         m->used[m->n] = tern_alloc(f->n + 1, sizeof **m->used, path, err);
         if (!m->used[m->n] || tern_convert_foreign_file(&m->to, name, f->bytes, err) < 0)
             rc = -1;

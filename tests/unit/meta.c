@@ -187,6 +187,178 @@ static void test_heads(void)
     refused("cuts a head of 2 rows", "files that share a head");
 }
 
+/* params.json: what it lacks and what no Llama has. */
+static void test_params(void)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"{\"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5}", "dim is missing"},
+        {"{\"dim\": 6, \"n_heads\": 3, \"norm_eps\": 1e-5}", "n_layers is missing"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"norm_eps\": 1e-5}", "n_heads is missing"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3}", "norm_eps is missing"},
+        {"{\"dim\": null, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5}", "dim is missing"},
+        {"{\"dim\": 6.5, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5}",
+         "dim is no whole number"},
+        {"{\"dim\": 1048577, \"n_layers\": 1, \"n_heads\": 1, \"norm_eps\": 1e-5}",
+         "dim is no whole number"},
+        {"{\"dim\": 6, \"n_layers\": 0, \"n_heads\": 3, \"norm_eps\": 1e-5}",
+         "n_layers is no whole number"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": -3, \"norm_eps\": 1e-5}",
+         "n_heads is no whole number"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 4, \"norm_eps\": 1e-5}",
+         "dim 6 is no multiple of n_heads 4"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 0}",
+         "norm_eps is no number above 0"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": \"1e-5\"}",
+         "norm_eps is no number above 0"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, \"rope_theta\": -1}",
+         "rope_theta is no number above 0"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, "
+         "\"ffn_dim_multiplier\": 0}",
+         "ffn_dim_multiplier is no number above 0"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, \"vocab_size\": -2}",
+         "vocab_size is no whole number"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, \"multiple_of\": 0}",
+         "multiple_of is no whole number"},
+        {"{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, \"n_kv_heads\": 2}",
+         "num_key_value_heads"},
+        {"{\"model\": {\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, "
+         "\"moe\": 8}}",
+         "has moe, which tern does not know"},
+        {"[6, 1, 3]", "params.json"},
+        {"{\"dim\": 6", "params.json"},
+    };
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_params(bad[i].text);
+        refused(bad[i].why, bad[i].text);
+    }
+}
+
+/* The FFN's width is 2/3 of 4 dim times the multiplier, rounded up to multiple_of. */
+static void test_ffn(void)
+{
+    static const struct {
+        const char *more;
+        int ffn;
+    } each[] = {
+        {"", 256},
+        {", \"multiple_of\": null", 256},
+        {", \"multiple_of\": 1", 16},
+        {", \"multiple_of\": 5", 20},
+        {", \"multiple_of\": 16", 16},
+        {", \"multiple_of\": 1, \"ffn_dim_multiplier\": 1.3", 20},
+        {", \"multiple_of\": 8, \"ffn_dim_multiplier\": 1.3", 24},
+    };
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        struct tern_model_config c = {0};
+        char *text = tern_strf("{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"norm_eps\": 1e-5, "
+                               "\"vocab_size\": 4%s}",
+                               each[i].more);
+        put_params(text);
+        ok(tern_convert_config(work, &c, &err) == 0 && c.ffn == each[i].ffn,
+           "params.json with '%s' makes an FFN %d wide (%d)", each[i].more, each[i].ffn, c.ffn);
+        free(text);
+    }
+}
+
+/* A file of one tensor, its key given `times` times. */
+static void put_tensors(const char *file, const char *name, const uint64_t shape[2], int times)
+{
+    struct torch_file t = {0};
+    struct tern_buf b;
+    char *path = tern_fs_join(work, file);
+
+    torch_begin(&t);
+    torch_storage(&t, "FloatStorage", 4, values[0], 1);
+    for (int i = 0; i < times; i++)
+        add(&t, name, shape, 0, /* repeat= */ true);
+    torch_end(&t);
+    torch_zip(&t, &b);
+    if (tern_fs_replace(path, b.data, b.len, 0600, &err) < 0)
+        abort();
+    tern_buf_free(&b);
+    tern_buf_free(&t.p);
+    free(path);
+}
+
+/* vocab_size is left to the embedding, and its files say something else. */
+static void test_vocabulary(void)
+{
+    static const char open[] = "{\"dim\": 6, \"n_layers\": 1, \"n_heads\": 3, \"multiple_of\": 1, "
+                               "\"norm_eps\": 1e-5, \"vocab_size\": -1}";
+    static const struct {
+        const char *name;
+        uint64_t shape[2];
+        const char *why, *what;
+    } bad[] = {
+        {"norm.weight",
+         {6, 0},
+         "has no tensor 'tok_embeddings.weight'",
+         "a file without an embedding"},
+        {"tok_embeddings.weight",
+         {6, 0},
+         "is no table of embeddings",
+         "an embedding of one dimension"},
+        {"tok_embeddings.weight", {0, 6}, "is no table of embeddings", "an embedding of no rows"},
+        {"tok_embeddings.weight",
+         {(1 << 24) + 1, 6},
+         "is no table of embeddings",
+         "an embedding of 16,777,217 rows"},
+        {"tok_embeddings.weight",
+         {4, 5},
+         "does not make the 4 x 6 of params.json",
+         "an embedding of other columns"},
+    };
+    struct tern_model_config c;
+    char *path = tern_fs_join(work, "consolidated.01.pth");
+
+    unlink(path);
+    put_params(open);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_tensors("consolidated.00.pth", bad[i].name, bad[i].shape, 1);
+        refused(bad[i].why, bad[i].what);
+    }
+    put_tensors("consolidated.00.pth", "tok_embeddings.weight", (uint64_t[]){9, 6}, 1);
+    ok(tern_convert_config(work, &c, &err) == 0 && c.vocab == 9,
+       "a vocab_size of -1 is that of the embedding");
+    put_tensors("consolidated.01.pth", "tok_embeddings.weight", (uint64_t[]){9, 6}, 1);
+    ok(tern_convert_config(work, &c, &err) == 0 && c.vocab == 18,
+       "a vocab_size of -1 is that of both files' rows");
+    put_tensors("consolidated.01.pth", "tok_embeddings.weight", (uint64_t[]){8, 6}, 1);
+    refused("has another shape in consolidated.01.pth", "a file whose part has other rows");
+    put_tensors("consolidated.01.pth", "norm.weight", (uint64_t[]){6, 0}, 1);
+    refused("consolidated.01.pth: has no tensor 'tok_embeddings.weight'",
+            "a second file without the embedding");
+    unlink(path);
+    free(path);
+}
+
+/* A dict of Python has a key once; a pickle may say it twice. */
+static void test_twice(void)
+{
+    char *params = tern_fs_join(work, "params.json");
+    char *file = tern_fs_join(work, "pytorch_model.bin");
+    struct tern_ckpt *c;
+
+    put_tensors("pytorch_model.bin", "model.norm.weight", (uint64_t[]){6, 0}, 1);
+    c = tern_convert_open(work, NULL, &err);
+    ok(c != NULL, "a file of one key is read");
+    tern_ckpt_close(c);
+    put_tensors("pytorch_model.bin", "model.norm.weight", (uint64_t[]){6, 0}, 2);
+    refused("'model.norm.weight' is there twice", "a file with a key given twice");
+    unlink(file);
+    put_tensors("consolidated.00.pth", "tok_embeddings.weight", (uint64_t[]){4, 6}, 2);
+    refused("consolidated.00.pth: tensor 'tok_embeddings.weight' is there twice",
+            "Meta's file with a key given twice");
+    unlink(params);
+    refused("not both consolidated.00.pth and params.json", "Meta's file without params.json");
+    free(file);
+    free(params);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -194,6 +366,10 @@ int main(void)
     test_tied();
     test_many();
     test_heads();
+    test_params();
+    test_ffn();
+    test_vocabulary();
+    test_twice();
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

@@ -90,6 +90,31 @@ static void warn_of_stages(const struct tern_recipe *r)
                       r->path, r->data.stages[k + 1].key, r->data.stages[k].until, r->steps);
 }
 
+/* Records of a template, chats among them, share rows and see each other: seldom what is meant. */
+static void warn_of_records(const struct tern_recipe *r)
+{
+    if (r->workload.command || r->data.isolate || r->data.packing == TERN_PACKING_PADDED)
+        return;
+    for (size_t k = 0; k < r->data.n_stages; k++) {
+        const struct tern_recipe_stage *s = &r->data.stages[k];
+        for (size_t i = 0; i < s->train.n; i++) {
+            char *template = tern_inputs_template(s->train.sets[i].path);
+            struct tern_err e = {0};
+            if (!template)
+                continue;
+            tern_str_mask(template);
+            tern_recipe_fail(r, s->key, &e,
+                             "%s: its documents are records of template %.40s, and several share a "
+                             "row: an answer sees the records before its own. data.isolate: true "
+                             "parts them; so does data.packing: padded.",
+                             s->train.sets[i].path, template);
+            free(template);
+            tern_warn("%s", e.text);
+            return; /* one is enough */
+        }
+    }
+}
+
 /* Can it be made, or written to if it is there?  The nearest folder above that exists decides. */
 static int check_folder(const struct tern_recipe *r, const char *key, const char *dir,
                         struct tern_err *err)
@@ -355,5 +380,6 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
     if (tern_inputs_vocabulary_compare(r, &v, err) < 0 || check_degrees(r, options, err) < 0 ||
         tern_check_workload(r, options, err) < 0)
         return -1;
+    warn_of_records(r);
     return v.have_config ? check_memory(r, options, &v.config, err) : 0;
 }

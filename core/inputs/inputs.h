@@ -44,6 +44,10 @@ int tern_inputs_length(struct tern_recipe *r, struct tern_err *err);
 /* How its training sets lie in rows. */
 struct tern_data_pack_how tern_inputs_pack_how(const struct tern_recipe *r);
 
+/* The template that made the set's documents of records (tern data build --template), malloc'ed;
+ * NULL where it is of texts, or cannot be read. */
+char *tern_inputs_template(const char *set);
+
 /* The samples of the run: its stages, opened. */
 struct tern_data_stages *tern_inputs_stages_open(const struct tern_recipe *r, struct tern_err *err);
 

@@ -47,6 +47,20 @@ static void add_sets(struct list *l, const char *key, const struct tern_recipe_s
     }
 }
 
+char *tern_inputs_template(const char *set)
+{
+    struct tern_data_set *s = tern_data_set_open(set, NULL);
+    const char *meta = s ? tern_data_set_meta(s) : "";
+    json_t *notes = *meta ? tern_json_parse(meta, strlen(meta), "notes", NULL) : NULL;
+    const char *name =
+        json_string_value(json_object_get(json_object_get(notes, "records"), "template"));
+    char *found = name ? tern_strdup(name) : NULL;
+
+    json_decref(notes);
+    tern_data_set_free(s);
+    return found;
+}
+
 static void add_file(struct list *l, const char *key, const char *path)
 {
     uint8_t digest[TERN_SHA256_BYTES];

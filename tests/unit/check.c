@@ -1,4 +1,4 @@
-/* core/check: what a recipe may ask of a NeuronCore's memory. */
+/* core/check: what a recipe may ask of a NeuronCore's memory; what it is warned of. */
 #include "core/check/check.h"
 
 #include "core/base/fs.h"
@@ -140,6 +140,59 @@ static void zero(void)
     free(path);
 }
 
+/* A set of two documents, whose notes are these. */
+static void put_set(const char *name, const char *notes)
+{
+    const struct tern_data_set_kind kind = {800, 2, -1, false, {7}};
+    char *path = tern_fs_join(dir, name);
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, &e);
+
+    if (!w || tern_data_set_add(w, (const uint32_t[]){5}, NULL, 1, 1, &e) < 0 ||
+        tern_data_set_add(w, (const uint32_t[]){6}, NULL, 1, 1, &e) < 0 ||
+        tern_data_set_commit(w, notes, &e) < 0)
+        abort();
+    free(path);
+}
+
+/* Chats that share a row and see each other: said at the check, with what parts them. */
+static void records(void)
+{
+    static const char recipe[] = "version: 1\nname: x\nmodel: {config: c6.json}\n"
+                                 "data: {train: [{path: text.tds}, {path: chat.tds}]}\n"
+                                 "batch: {global: 8, micro: 1, seq_len: 32}\nsteps: 4\n"
+                                 "checkpoint: {dir: ck}\nledger: {dir: ledger}\n";
+    static const struct {
+        const char *set, *what;
+        bool warns;
+    } each[] = {
+        {NULL, "chats one behind the other", true},
+        {"data.packing=best-fit", "whole chats, several in a row", true},
+        {"data.isolate=true", "chats that do not attend to each other", false},
+        {"data.packing=padded", "one chat a row", false},
+        {"data.train=[{path: text.tds}]", "texts", false},
+    };
+    char *path = tern_fs_join(dir, "records.yaml");
+
+    put_set("text.tds", "{\"files\": []}");
+    put_set("chat.tds", "{\"records\": {\"template\": \"llama2-chat\", \"loss\": \"response\"}}");
+    tern_fs_replace(path, recipe, strlen(recipe), 0644, &e);
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        warned[0] = '\0';
+        if (!ok(check(path, each[i].set) == 0, "%s: the recipe is accepted", each[i].what))
+            printf("# %s\n", e.text);
+        if (each[i].warns) {
+            has(warned, "records.yaml:4: data.train: ", "%s: a warning names the line",
+                each[i].what);
+            has(warned, "chat.tds: its documents are records of template llama2-chat",
+                "%s: it names the set and its template", each[i].what);
+            has(warned, "data.isolate: true", "%s: it says what parts them", each[i].what);
+        } else {
+            ok(!warned[0], "%s: nothing to warn of: '%s'", each[i].what, warned);
+        }
+    }
+    free(path);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir))
@@ -149,6 +202,7 @@ int main(void)
     sizes();
     cuts();
     zero();
+    records();
     tern_fs_remove_tree(dir, NULL);
     return tap_done();
 }

@@ -12,14 +12,25 @@ static double usd_hour;
 
 /* ---------------------------------------------------------------- reading */
 
-static void add_metric(struct compare *c, const char *name, bool held_out)
+static int add_metric(struct compare *c, const char *name, bool held_out, struct tern_err *err)
 {
     for (size_t i = 0; i < c->n_metrics; i++)
         if (strcmp(c->metrics[i].name, name) == 0 && c->metrics[i].held_out == held_out)
-            return;
-    if (c->n_metrics < COMPARE_METRICS_MAX)
-        c->metrics[c->n_metrics++] =
-            (struct compare_metric){.name = tern_strdup(name), .held_out = held_out};
+            return 0;
+    if (c->n_metrics == COMPARE_METRICS_MAX)
+        return tern_err_set(err, TERN_USAGE,
+                            "more than %d metrics and held-out sets: choose some with -m",
+                            COMPARE_METRICS_MAX);
+    if ((c->n_metrics & (c->n_metrics - 1)) == 0) { /* full at each power of two */
+        const size_t room = c->n_metrics ? 2 * c->n_metrics : 1;
+        struct compare_metric *more = realloc(c->metrics, room * sizeof *more);
+        if (!more)
+            return tern_err_set(err, TERN_TEMPFAIL, "no memory for the names of metrics");
+        c->metrics = more;
+    }
+    c->metrics[c->n_metrics++] =
+        (struct compare_metric){.name = tern_strdup(name), .held_out = held_out};
+    return 0;
 }
 
 static void label_metrics(struct compare *c)
@@ -63,10 +74,8 @@ static int want_metric(struct compare *c, const char *name, struct tern_err *err
 {
     bool there = false;
 
-    if (compare_has_set(c, name)) {
-        add_metric(c, name, true);
-        return 0;
-    }
+    if (compare_has_set(c, name))
+        return add_metric(c, name, true, err);
     for (size_t i = 0; i < c->n && !there; i++) {
         struct tern_ledger_rows all = {0};
         if (tern_ledger_metrics(c->runs[i].facts.ledger, &all, err) < 0)
@@ -77,8 +86,18 @@ static int want_metric(struct compare *c, const char *name, struct tern_err *err
     }
     if (!there)
         return no_metric(c, name, err);
-    add_metric(c, name, false);
-    return 0;
+    return add_metric(c, name, false, err);
+}
+
+/* The loss, and every held-out set of any run. */
+static int add_usual(struct compare *c, struct tern_err *err)
+{
+    int rc = add_metric(c, "loss", false, err);
+
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < c->runs[i].evals.n && rc == 0; k++)
+            rc = add_metric(c, c->runs[i].evals.evals[k].set, true, err);
+    return rc;
 }
 
 static int choose_metrics(struct compare *c, struct tern_err *err)
@@ -86,18 +105,19 @@ static int choose_metrics(struct compare *c, struct tern_err *err)
     for (size_t i = 0; i < wanted.n; i++)
         if (want_metric(c, wanted.values[i], err) < 0)
             return -1;
-    if (wanted.n == 0) {
-        add_metric(c, "loss", false);
-        for (size_t i = 0; i < c->n; i++)
-            for (size_t k = 0; k < c->runs[i].evals.n; k++)
-                add_metric(c, c->runs[i].evals.evals[k].set, true);
-    }
+    if (wanted.n == 0 && add_usual(c, err) < 0)
+        return -1;
     label_metrics(c);
-    for (size_t i = 0; i < c->n; i++)
+    for (size_t i = 0; i < c->n; i++) {
+        struct compare_run *r = &c->runs[i];
+        r->series = tern_alloc(c->n_metrics + 1, sizeof *r->series, "curves", err);
+        if (!r->series)
+            return -1;
         for (size_t k = 0; k < c->n_metrics; k++)
             if (!c->metrics[k].held_out)
-                tern_ledger_series(c->runs[i].facts.ledger, c->metrics[k].name, /* all= */ false,
-                                   &c->runs[i].series[k], NULL);
+                tern_ledger_series(r->facts.ledger, c->metrics[k].name, /* all= */ false,
+                                   &r->series[k], NULL);
+    }
     return 0;
 }
 
@@ -289,13 +309,51 @@ static int print_costs(const struct compare *c, struct tern_err *err)
     return show_table_all(&t, columns.cut, err);
 }
 
+/* The metrics [from, to) at that place, a row each run and group. */
+static int print_values(const struct compare *c, const struct compare_place *p, size_t from,
+                        size_t to, struct tern_err *err)
+{
+    struct columns columns = {0};
+    char text[32];
+
+    add_column(&columns, "run", false);
+    add_column(&columns, "step", true);
+    for (size_t k = from; k < to; k++)
+        add_column(&columns, c->metrics[k].label, true);
+    struct show_cells t = {.fields = columns.fields, .n_fields = columns.n};
+    double(*values)[COMPARE_RUNS_MAX] = tern_alloc(to - from + 1, sizeof *values, "values", err);
+    if (!values)
+        return -1;
+    for (size_t i = 0; i < c->n; i++) {
+        show_cell_text(&t, c->runs[i].label);
+        show_cell_int(&t, (int64_t)p->step[i], -1);
+        for (size_t k = from; k < to; k++) {
+            double step, v = compare_value(&c->runs[i], &c->metrics[k], k, p->step[i], &step);
+            values[k - from][i] = v;
+            if (isfinite(v) && step != p->step[i] && !show.parsable)
+                show_cell(&t, "%s@%.0f", short_number(text, v), step);
+            else
+                cell_number(&t, v);
+        }
+    }
+    for (int g = 0; g < c->n_groups; g++) {
+        cell_group(&t, c, g);
+        show_cell_text(&t, NULL);
+        for (size_t k = from; k < to; k++)
+            cell_spread(&t, compare_spread(c, g, values[k - from]));
+    }
+    free(values);
+    return show_table_all(&t, columns.cut, err);
+}
+
 static int print_place(const struct compare *c, enum compare_axis axis, struct tern_err *err)
 {
     static const char *const missing[COMPARE_AXES] = {
         "a run has no steps", "a run has no metric 'tokens'", "a run has no metric 'step_seconds'"};
-    struct columns columns = {0};
+    enum { A_TABLE = TERN_REPORT_MAX_COLUMNS - 2 }; /* beside run and step */
     struct compare_place p;
     char text[32];
+    int rc = 0;
 
     compare_find_place(c, axis, &p);
     if (isnan(p.limit))
@@ -304,33 +362,12 @@ static int print_place(const struct compare *c, enum compare_axis axis, struct t
         snprintf(text, sizeof text, "%.6g", p.limit);
     else
         tern_str_count(text, sizeof text, (uint64_t)p.limit);
-    printf("\nat equal %s: %s\n", compare_axis_names[axis], text);
-    add_column(&columns, "run", false);
-    add_column(&columns, "step", true);
-    for (size_t k = 0; k < c->n_metrics; k++)
-        add_column(&columns, c->metrics[k].label, true);
-    struct show_cells t = {.fields = columns.fields, .n_fields = columns.n};
-    double(*values)[COMPARE_RUNS_MAX] = tern_alloc(c->n_metrics + 1, sizeof *values, "values", err);
-    for (size_t i = 0; values && i < c->n; i++) {
-        show_cell_text(&t, c->runs[i].label);
-        show_cell_int(&t, (int64_t)p.step[i], -1);
-        for (size_t k = 0; k < c->n_metrics; k++) {
-            double step;
-            values[k][i] = compare_value(&c->runs[i], &c->metrics[k], k, p.step[i], &step);
-            if (isfinite(values[k][i]) && step != p.step[i] && !show.parsable)
-                show_cell(&t, "%s@%.0f", short_number(text, values[k][i]), step);
-            else
-                cell_number(&t, values[k][i]);
-        }
+    for (size_t from = 0; from < c->n_metrics && rc == 0; from += A_TABLE) {
+        const size_t left = c->n_metrics - from;
+        printf("\nat equal %s: %s%s\n", compare_axis_names[axis], text, from ? " (more)" : "");
+        rc = print_values(c, &p, from, from + (left < A_TABLE ? left : A_TABLE), err);
     }
-    for (int g = 0; values && g < c->n_groups; g++) {
-        cell_group(&t, c, g);
-        show_cell_text(&t, NULL);
-        for (size_t k = 0; k < c->n_metrics; k++)
-            cell_spread(&t, compare_spread(c, g, values[k]));
-    }
-    free(values);
-    return show_table_all(&t, columns.cut, err);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- JSON */

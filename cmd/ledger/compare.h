@@ -4,7 +4,7 @@
 
 #include "cmd/ledger/facts.h"
 
-enum { COMPARE_RUNS_MAX = 64, COMPARE_METRICS_MAX = 32 };
+enum { COMPARE_RUNS_MAX = 64, COMPARE_METRICS_MAX = 4096 };
 
 /* What a comparison measures at one place of each run. */
 struct compare_metric {
@@ -16,15 +16,15 @@ struct compare_metric {
 struct compare_run {
     struct show_facts facts;
     struct tern_ledger_rows evals;
-    struct tern_ledger_series series[COMPARE_METRICS_MAX]; /* of metrics of the steps */
-    char *label;                                           /* its name, or id where names repeat */
+    struct tern_ledger_series *series; /* [n_metrics], of metrics of the steps; NULL: not read */
+    char *label;                       /* its name, or id where names repeat */
     int group; /* runs that differ in the seed alone have one number; -1: there is no other */
 };
 
 struct compare {
     struct compare_run *runs; /* [n] */
     size_t n;
-    struct compare_metric metrics[COMPARE_METRICS_MAX];
+    struct compare_metric *metrics; /* [n_metrics] */
     size_t n_metrics;
     int n_groups;
 };

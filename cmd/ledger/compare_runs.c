@@ -56,14 +56,16 @@ void compare_free(struct compare *c)
         struct compare_run *r = &c->runs[i];
         show_facts_free(&r->facts);
         tern_ledger_rows_free(&r->evals);
-        for (size_t k = 0; k < COMPARE_METRICS_MAX; k++)
+        for (size_t k = 0; r->series && k < c->n_metrics; k++)
             tern_ledger_series_free(&r->series[k]);
+        free(r->series);
         free(r->label);
     }
     for (size_t k = 0; k < c->n_metrics; k++) {
         free(c->metrics[k].name);
         free(c->metrics[k].label);
     }
+    free(c->metrics);
     free(c->runs);
 }
 

@@ -45,6 +45,22 @@ run tern ledger compare far farther; grep -q '^far  *100010 ' out && grep -q '^f
 has out "at equal seconds: 10,000,000"; ! grep -q 'e+' out; ok $? "compare: no number of a long run has an exponent" || cat out
 unset WRITER_SPEED
 
+# ---- many metrics and sets: none is left out
+export TERN_LEDGER=$WORK/many; mkdir many
+WRITER_SETS=$(seq -s, -f set%.0f 40) WRITER_METRICS=$(seq -s, -f metric%.0f 64) make one 1 1 100
+WRITER_SETS=$(seq -s, -f set%.0f 40) WRITER_METRICS=$(seq -s, -f metric%.0f 64) make two 2 1 100
+run tern ledger compare one two -P; status 0
+has out "|set39|set4|set40|" "compare: forty held-out sets are columns, all of them"
+run tern ledger compare one two --json; python3 - out <<'P'; ok $? "compare --json: forty held-out sets have a value each"
+import json, sys
+at = json.load(open(sys.argv[1]))["runs"][1]["at_equal_steps"]
+assert len(at) == 41 and all(at["set%d" % k] > 1 for k in range(1, 41)), at
+P
+run tern ledger compare one two -P $(seq -f '-m metric%.0f' 64); status 0
+sed -n '/^at equal steps/,/^at equal tokens/p' out | grep '^run|' | tr '|' '\n' | grep -c metric >n
+is "$(cat n)" 64 "compare: 64 metrics, more than a table has columns, are all in tables"
+is "$(sed -n '/^at equal steps/,/^at equal tokens/p' out | grep -c '^two|100|1.0')" 2 "compare: each of these tables has every run's values" || cat out
+
 # ---- totals: a run whose times are not known is no waste
 export TERN_LEDGER=$WORK/timed; mkdir timed
 WRITER_SPEED=2 make timed 1 1 100; make other 1 1 100; make another 1 1 100

@@ -13,12 +13,78 @@ struct metrics {
     struct plot_axis axis;
     char *const *names;
     struct tern_ledger_series series[MAX_LINES];
+    struct tern_ledger_curve *curves[MAX_LINES]; /* in place of the series; NULL: there is none */
+    struct tern_report_part *parts[MAX_LINES];   /* of a curve */
+    bool lost;                                   /* a curve's part could not be read */
     size_t n;
 };
+
+/* ---------------------------------------------------------------- curves in parts */
+
+static void drop_curves(struct metrics *m)
+{
+    for (size_t k = 0; k < m->n; k++) {
+        tern_ledger_curve_free(m->curves[k]);
+        m->curves[k] = NULL;
+        free(m->parts[k]);
+        m->parts[k] = NULL;
+    }
+}
+
+/* One curve of the picture, which asks for the points of some of its parts. */
+struct reader {
+    struct metrics *metrics;
+    struct tern_ledger_curve *curve;
+};
+
+static int read_part(void *self, size_t i, const double **ret_x, const double **ret_y,
+                     size_t *ret_n)
+{
+    struct reader *r = self;
+    int rc = tern_ledger_curve_read(r->curve, i, ret_x, ret_y, ret_n, NULL);
+
+    r->metrics->lost |= rc < 0;
+    return rc;
+}
+
+/* The line of curve `k`, by parts. */
+static int set_parts(struct metrics *m, size_t k, struct tern_report_line *line,
+                     struct reader *reader, struct tern_err *err)
+{
+    size_t n;
+    const struct tern_ledger_part *from = tern_ledger_curve_parts(m->curves[k], &n);
+    struct tern_report_part *to = tern_alloc(n, sizeof *to, "a curve", err);
+
+    if (!to)
+        return -1;
+    m->parts[k] = to;
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_ledger_part *p = &from[i];
+        to[i] = (struct tern_report_part){.finite = p->finite,
+                                          .x0 = (double)p->first_step,
+                                          .x1 = (double)p->last_step,
+                                          .first = p->first,
+                                          .last = p->last,
+                                          .low = p->low,
+                                          .high = p->high,
+                                          .broken_before = !p->finite || p->first_step != p->from,
+                                          .broken_behind = !p->finite || p->last_step != p->to};
+        line->n += p->points;
+    }
+    *reader = (struct reader){m, m->curves[k]};
+    line->parts = to;
+    line->n_parts = n;
+    line->read = read_part;
+    line->self = reader;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- pictures */
 
 static int draw(struct metrics *m, struct tern_err *err)
 {
     struct tern_report_line lines[MAX_LINES];
+    struct reader readers[MAX_LINES];
     double *smooth[MAX_LINES] = {NULL};
     struct plot_marks marks = {0};
     struct tern_ledger_rows run = {0};
@@ -39,6 +105,8 @@ static int draw(struct metrics *m, struct tern_err *err)
                                              .n = s->n,
                                              .quantity = (int)k,
                                              .sign = m->n > 1 ? tern_report_sign(k) : '\0'};
+        if (m->curves[k] && set_parts(m, k, &lines[k], &readers[k], err) < 0)
+            goto out;
     }
     title = tern_strf("%s  %s%s%s", run.n && run.runs[0].name ? run.runs[0].name : "",
                       m->n == 1 ? m->names[0] : "", plot_smooth_words(smooth_words),
@@ -110,6 +178,23 @@ static int open_run(struct metrics *m, const char *typed, struct tern_err *err)
     return plot_axis_read(&m->axis, &m->facts, err);
 }
 
+/* Does the picture need no point but by its place and height? */
+static bool by_parts(const struct metrics *m)
+{
+    return !plot.all && plot.smooth <= 1 && m->axis.kind == SHOW_STEPS && !show.json;
+}
+
+static int read_metrics(struct metrics *m, bool by_parts, struct tern_err *err)
+{
+    for (size_t k = 0; k < m->n; k++) {
+        tern_ledger_series_free(&m->series[k]);
+        if ((!by_parts || tern_ledger_curve_open(m->ledger, m->names[k], &m->curves[k]) != 0) &&
+            tern_ledger_series(m->ledger, m->names[k], plot.all, &m->series[k], err) < 0)
+            return name_metrics(m->ledger, err);
+    }
+    return 0;
+}
+
 static int plot_metrics(int n_args, char **args, struct tern_err *err)
 {
     static char *loss[] = {"loss"};
@@ -117,11 +202,17 @@ static int plot_metrics(int n_args, char **args, struct tern_err *err)
                         .n = n_args > 1 ? (size_t)n_args - 1 : 1};
     int rc = open_run(&m, n_args ? args[0] : NULL, err);
 
-    for (size_t k = 0; k < m.n && rc == 0; k++)
-        if (tern_ledger_series(m.ledger, m.names[k], plot.all, &m.series[k], err) < 0)
-            rc = name_metrics(m.ledger, err);
+    if (rc == 0)
+        rc = read_metrics(&m, by_parts(&m), err);
     if (rc == 0)
         rc = show.json ? print_json(&m, err) : draw(&m, err);
+    if (rc < 0 && m.lost) { /* nothing was printed */
+        drop_curves(&m);
+        rc = read_metrics(&m, /* by_parts= */ false, err);
+        if (rc == 0)
+            rc = draw(&m, err);
+    }
+    drop_curves(&m);
     for (size_t k = 0; k < m.n; k++)
         tern_ledger_series_free(&m.series[k]);
     if (m.ledger != m.facts.ledger)

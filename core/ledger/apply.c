@@ -2,6 +2,7 @@
 
 #include "core/ledger/apply_sql.h"
 #include "core/ledger/db.h"
+#include "core/ledger/parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ struct tern_ledger_apply *tern_ledger_apply_new(sqlite3 *db, bool points, struct
     a->attempt = -1;
     a->metrics = tern_alloc(MAX_METRICS, sizeof *a->metrics, "fold", err);
     a->slots = tern_alloc((size_t)2 * MAX_METRICS, sizeof *a->slots, "fold", err);
-    bool good = a->metrics && a->slots;
+    bool good = a->metrics && a->slots && tern_ledger_parts_begin(db, err) == 0;
     for (int i = 0; good && i < N; i++)
         good = (a->st[i] = tern_ledger_db_prepare(db, texts[i], err)) != NULL;
     if (good && load_metrics(a, db, err) == 0)
@@ -290,6 +291,12 @@ static int flush_metric_span(struct tern_ledger_apply *a, struct metric *m, stru
     sqlite3_bind_double(st, 5, m->last_value); /* SQLite takes a NaN for NULL */
     sqlite3_bind_int(st, 6, tern_ledger_db_class(m->last_value));
     sqlite3_bind_int64(st, 7, m->last_ns);
+    if (tern_ledger_db_run(st, err) < 0)
+        return -1;
+    st = a->st[TOUCHED];
+    sqlite3_bind_int64(st, 1, m->id);
+    sqlite3_bind_int64(st, 2, m->span_attempt);
+    sqlite3_bind_int64(st, 3, m->first);
     m->span_attempt = -1;
     return tern_ledger_db_run(st, err);
 }

@@ -31,6 +31,10 @@ static const char sql_metric_span[] =
     "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL, ?5, ?6, ?7)"
     " ON CONFLICT(metric_id, attempt) DO UPDATE SET " LATER("value", "?5") LATER("class", "?6")
         LATER("wall_ns", "?7") "first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
+/* Parts of curves from here on are no more what the rows say (parts.h). */
+static const char sql_touched[] =
+    "INSERT INTO temp.tern_touched VALUES(?1, ?2, ?3) ON CONFLICT(metric_id, attempt) DO UPDATE SET"
+    " step = min(step, ?3)";
 /* A trainer knows better than its launcher, which looks at checkpoints before it. */
 static const char sql_resumed[] =
     "UPDATE attempt SET resumed_step = coalesce((SELECT CAST(p.value AS INT) FROM param p WHERE"
@@ -101,6 +105,7 @@ enum {
     END,
     SPAN,
     METRIC_SPAN,
+    TOUCHED,
     RESUMED,
     SUPERSEDE,
     SUPERSEDE_SPANS,
@@ -125,6 +130,7 @@ static const char *const texts[N] = {
     [END] = sql_end,
     [SPAN] = sql_span,
     [METRIC_SPAN] = sql_metric_span,
+    [TOUCHED] = sql_touched,
     [RESUMED] = sql_resumed,
     [SUPERSEDE] = sql_supersede,
     [SUPERSEDE_SPANS] = sql_supersede_spans,

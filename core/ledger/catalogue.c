@@ -342,7 +342,7 @@ static int publish(const char *ledger_dir, const char *path, sqlite3 *db,
     int rc = tern_ledger_catalogue_bits(ledger_dir, &bits, err);
 
     if (rc == 0)
-        rc = tern_ledger_db_publish(db, path, runs, bits, /* sealed= */ true, base, err);
+        rc = tern_ledger_db_publish(db, path, runs, bits, tern_ledger_db_seal, base, err);
     free(runs);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "core/base/str.h"
 #include "core/ledger/calls.h"
 #include "core/ledger/homes.h"
+#include "core/ledger/parts.h"
 #include "core/ledger/schema.h"
 
 #include <dirent.h>
@@ -430,6 +431,8 @@ int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
         } else if (code != SQLITE_OK) {
             rc = tern_ledger_db_fail(db, err, path);
         }
+        if (rc == 0 && strcmp(schema, tern_schema_run) == 0)
+            rc = tern_ledger_parts_keep(file, db, &stamp->parts_lost, err);
         if (rc != 0)
             sqlite3_close(db);
     }
@@ -535,8 +538,9 @@ static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_
     return 0;
 }
 
-int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits, bool sealed,
-                           const struct tern_ledger_db_stamp *base, struct tern_err *err)
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                           tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
+                           struct tern_err *err)
 {
     struct tern_fs_new f;
     struct tern_ledger_db_stamp now;
@@ -557,8 +561,8 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
     rc = check_owner(&f, of, err);
     if (rc == 0)
         rc = write_pages(db, &f, err);
-    if (rc == 0 && sealed)
-        rc = tern_ledger_db_seal(f.fd, path, err);
+    if (rc == 0 && finish)
+        rc = finish(db, f.fd, path, err);
     if (rc == 0 && fchmod(f.fd, (bits & 0444) | 0400) < 0)
         rc = tern_err_sys(err, "%s: cannot set its mode", path);
     if (rc == 0) {
@@ -587,14 +591,4 @@ void tern_ledger_db_sweep(const char *path)
         closedir(d);
     free(start);
     free(dir);
-}
-
-int tern_ledger_db_class(double v)
-{
-    return isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3;
-}
-
-double tern_ledger_db_column_real(sqlite3_stmt *st, int i)
-{
-    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
 }

@@ -7,7 +7,8 @@
  *     | SQLite's header: application_id, version 5  | tables of schema.h  | views on them |
  *     +---------------------------------------------+---------------------+---------------+
  *
- * ledger.db ends in a seal of 16 bytes, behind the pages that SQLite counts:
+ * run.db may end in parts of curves (parts.h), and ledger.db in a seal of 16 bytes, behind the
+ * pages that SQLite counts:
  *
  *     +----------+------------------------------------+------------------------------+
  *     | ternseal | CRC-32C of the pages (LE)          | 0                            |
@@ -29,6 +30,8 @@ struct tern_ledger_db_stamp {
     uint64_t inode;
     int64_t mtime_ns, bytes; /* bytes 0: there was none */
     bool older;              /* another tern made it: worth publishing as it is */
+    bool parts_lost; /* so is one whose parts of curves are missing or damaged (parts.h); of a
+                        run.db that was loaded */
 };
 
 /* The stamp of the file at `path` now; none is no error. */
@@ -71,17 +74,21 @@ bool tern_ledger_db_damaged(sqlite3 *db);
 int tern_ledger_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
                         struct tern_err *err);
 
-/* Append a seal to the file `fd` of path `path`. */
-int tern_ledger_db_seal(int fd, const char *path, struct tern_err *err);
+/* Appends what stands behind the pages of `db` to its new file `fd`, of path `path`. */
+typedef int tern_ledger_db_finish(sqlite3 *db, int fd, const char *path, struct tern_err *err);
+/* A seal: such a function. */
+int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *err);
 /* Is the file at `path` that of `stamp`, with its seal?  Then its bytes are those that were
  * published, and need no tern_ledger_db_sound. */
 bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp);
 
-/* Put the database at `path`, read-only, readable as `bits` (permissions of a folder) are, unless
+/* Put the database at `path`, with what `finish` appends (NULL: nothing), read-only, readable as
+ * `bits` (permissions of a folder) are, unless
  * the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
  * where that file, or the folder `of`, is another user's: it stays as it is. */
-int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits, bool sealed,
-                           const struct tern_ledger_db_stamp *base, struct tern_err *err);
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                           tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
+                           struct tern_err *err);
 
 /* Remove the temporaries that killed folders left beside `path`, when they are old. */
 void tern_ledger_db_sweep(const char *path);

@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/ledger/apply.h"
 #include "core/ledger/files.h"
+#include "core/ledger/parts.h"
 #include "core/ledger/schema.h"
 
 #include <errno.h>
@@ -267,7 +268,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_st
     char *dir = tern_fs_dirname(path);
     struct stat st;
     mode_t bits = TERN_AGAIN(stat(dir, &st)) == 0 ? st.st_mode & 0777 : 0700;
-    int rc = tern_ledger_db_publish(db, path, dir, bits, /* sealed= */ false, base, err);
+    int rc = tern_ledger_db_publish(db, path, dir, bits, tern_ledger_parts_write, base, err);
 
     free(dir);
     return rc;
@@ -282,7 +283,7 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
 
     if (rc == 0 && f.how == SNAPSHOT_BAD)
         rc = set_aside(path, err);
-    if (rc == 0 && (f.changed || f.how != SNAPSHOT_USED || f.base.older))
+    if (rc == 0 && (f.changed || f.how != SNAPSHOT_USED || f.base.older || f.base.parts_lost))
         rc = publish(f.db, path, &f.base, err);
     sqlite3_close(f.db);
     return rc;

@@ -462,6 +462,29 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
                        struct tern_ledger_series *out, struct tern_err *err);
 void tern_ledger_series_free(struct tern_ledger_series *s);
 
+/* The effective points of one metric for a picture, most of them summed up in parts: consecutive
+ * points, at most TERN_LEDGER_PART_POINTS.  A part whose points the picture needs is read. */
+enum { TERN_LEDGER_PART_POINTS = 128 };
+struct tern_ledger_part {
+    int64_t from, to;              /* steps of its first and its last point */
+    int64_t first_step, last_step; /* of its first and last finite value */
+    double first, last, low, high; /* finite values; 0 where there is none */
+    uint32_t points, finite;       /* how many, and how many of them are finite */
+};
+struct tern_ledger_curve;
+/* 0 with a curve, which belongs to the view `l` and is freed before it; or 1, and the series is to
+ * be read: of a run that is short, has a metric's steps again, or is not sound. */
+int tern_ledger_curve_open(struct tern_ledger *l, const char *metric,
+                           struct tern_ledger_curve **ret_curve);
+void tern_ledger_curve_free(struct tern_ledger_curve *c);
+/* Its parts in order of step, of the curve. */
+const struct tern_ledger_part *tern_ledger_curve_parts(const struct tern_ledger_curve *c,
+                                                       size_t *ret_n);
+/* The points of its part `i`, as a series has them: *ret_step and *ret_value [*ret_n] hold until
+ * the next call. */
+int tern_ledger_curve_read(struct tern_ledger_curve *c, size_t i, const double **ret_step,
+                           const double **ret_value, size_t *ret_n, struct tern_err *err);
+
 /* The points of one metric in one attempt, superseded ones too, in order of step.  Each goes to
  * `take`, which may end the walk with -1.  None of that name: no point. */
 struct tern_ledger_point {

@@ -39,11 +39,12 @@ static int make_seal(int fd, uint64_t bytes, const char *path, unsigned char sea
     return rc;
 }
 
-int tern_ledger_db_seal(int fd, const char *path, struct tern_err *err)
+int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *err)
 {
     unsigned char seal[SEAL];
     struct stat st;
 
+    (void)db;
     if (TERN_AGAIN(fstat(fd, &st)) < 0 || lseek(fd, 0, SEEK_END) < 0)
         return tern_err_sys(err, "%s: cannot stat", path);
     return make_seal(fd, (uint64_t)st.st_size, path, seal, err) < 0

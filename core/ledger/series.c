@@ -6,6 +6,16 @@
 #include <math.h>
 #include <stdlib.h>
 
+int tern_ledger_db_class(double v)
+{
+    return isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3;
+}
+
+double tern_ledger_db_column_real(sqlite3_stmt *st, int i)
+{
+    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
+}
+
 static int series_alloc(struct tern_ledger_series *s, size_t n, struct tern_err *err)
 {
     s->step = tern_alloc(n + 1, sizeof *s->step, "a series", err);
@@ -22,6 +32,11 @@ void tern_ledger_series_free(struct tern_ledger_series *s)
     free(s->attempt);
     free(s->wall_ns);
     *s = (struct tern_ledger_series){0};
+}
+
+double tern_ledger_view_step(int64_t step)
+{
+    return fmin((double)step, 0x1p63 - 0x1p10);
 }
 
 /* Attempts follow one another in step, but where a later one did steps again. */
@@ -74,8 +89,7 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
         goto out;
     sqlite3_bind_int64(st, 1, id);
     while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
-        /* An older tern took any step.  Rounded up to 2^63 it would be no int64_t. */
-        s.step[s.n] = fmin((double)sqlite3_column_int64(st, 0), 0x1p63 - 0x1p10);
+        s.step[s.n] = tern_ledger_view_step(sqlite3_column_int64(st, 0));
         s.value[s.n] = tern_ledger_db_column_real(st, 1);
         s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 2);
         s.wall_ns[s.n++] = sqlite3_column_int64(st, 3);

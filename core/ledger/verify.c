@@ -5,6 +5,7 @@
 #include "core/ledger/db.h"
 #include "core/ledger/files.h"
 #include "core/ledger/fold.h"
+#include "core/ledger/parts.h"
 #include "core/ledger/schema.h"
 
 #include <stdlib.h>
@@ -177,6 +178,22 @@ static void check_integrity(struct verify *v, const char *path, sqlite3 *db)
     sqlite3_finalize(st);
 }
 
+/* What pictures are drawn from, against the rows that it was made from. */
+static int check_parts(struct verify *v, const char *path, sqlite3 *db, struct tern_err *err)
+{
+    bool differ = false;
+    int rc = tern_ledger_parts_check(db, &differ, err);
+
+    if (rc == 0 && differ) {
+        v->check.damaged++;
+        tern_buf_printf(v->findings,
+                        "%s: its parts of curves, from which pictures are drawn, are not what its "
+                        "rows say. Make it again: tern ledger fold --rebuild\n",
+                        path);
+    }
+    return rc;
+}
+
 /* Records that are as they were written and make no sense. */
 static int check_sense(struct verify *v, const char *run_id, sqlite3 *anew, struct tern_err *err)
 {
@@ -284,6 +301,8 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
         rc = tern_ledger_fold_behind(ledger_dir, run_id, db, &behind, err);
         v.check.unfolded = behind;
     }
+    if (rc == 0 && db && v.check.damaged == 0 && !stamp.older)
+        rc = check_parts(&v, path, db, err);
     if (rc == 0 && v.check.damaged == 0)
         rc = compare(&v, ledger_dir, run_id, db ? path : NULL, err);
     if (rc == 0)

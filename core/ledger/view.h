@@ -20,6 +20,10 @@ bool tern_ledger_view_heal(struct tern_ledger *l);
 /* The same where it is known to be damaged. */
 bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 
+/* A step as a series has it.  An older tern took any; rounded up to 2^63 one would be no int64_t.
+ */
+double tern_ledger_view_step(int64_t step);
+
 /* 0, or the error of a catalogue that is asked for rows of one run. */
 int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err);
 

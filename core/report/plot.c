@@ -26,6 +26,7 @@ struct canvas {
     double x0, x1;
     struct tern_report_range y[2]; /* of the left scale, and the right one */
     bool two;                      /* there is a right one */
+    bool failed;                   /* a part of a line could not be read */
     uint8_t right[MAX_LINES];      /* which of them a line has */
 };
 
@@ -68,35 +69,60 @@ static int place(double v, double lo, double hi, int n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
+/* Do these places fall into one column of dots? */
+static bool one_column(const void *canvas, double x0, double x1)
+{
+    const struct canvas *c = canvas;
+
+    return place(x0, c->x0, c->x1, dot_columns(c)) == place(x1, c->x0, c->x1, dot_columns(c));
+}
+
+static struct tern_report_walk walk(const struct canvas *c, const struct tern_report_plot *p,
+                                    const struct tern_report_line *l)
+{
+    return (struct tern_report_walk){.line = l, .log_y = p->log_y, .one = one_column, .canvas = c};
+}
+
 /* What falls into one column of dots: first, last, lowest, highest. */
 struct slot {
     bool used, joined; /* joined: no break between the slot before and this one */
     int first, last, low, high;
 };
 
+/* The points of line `l` into slots [dot_columns], which are empty. */
+static void fill(struct canvas *c, const struct tern_report_plot *p,
+                 const struct tern_report_line *l, struct tern_report_range scale,
+                 struct slot *slots)
+{
+    struct tern_report_walk w = walk(c, p, l);
+    bool broken = true;
+
+    while (tern_report_walk_next(&w))
+        for (size_t i = 0; i < w.n; i++) {
+            double y;
+            if (!isfinite(w.x[i]) || !tern_report_height(p->log_y, w.y[i], &y)) {
+                broken = true;
+                continue;
+            }
+            struct slot *s = &slots[place(w.x[i], c->x0, c->x1, dot_columns(c))];
+            int at = place(y, scale.lo, scale.hi, dot_rows(c));
+            if (!s->used)
+                *s = (struct slot){true, !broken, at, at, at, at};
+            s->last = at;
+            s->low = at < s->low ? at : s->low;
+            s->high = at > s->high ? at : s->high;
+            broken = false;
+        }
+    c->failed |= w.failed;
+}
+
 static void draw(struct canvas *c, const struct tern_report_plot *p,
                  const struct tern_report_line *l, int number, struct slot *slots)
 {
-    const struct tern_report_range scale = c->y[c->right[number - 1]];
     int n = dot_columns(c);
-    bool broken = true;
 
     memset(slots, 0, (size_t)n * sizeof *slots);
-    for (size_t i = 0; i < l->n; i++) {
-        double y;
-        if (!isfinite(l->x[i]) || !tern_report_height(p->log_y, l->y[i], &y)) {
-            broken = true;
-            continue;
-        }
-        struct slot *s = &slots[place(l->x[i], c->x0, c->x1, n)];
-        int at = place(y, scale.lo, scale.hi, dot_rows(c));
-        if (!s->used)
-            *s = (struct slot){true, !broken, at, at, at, at};
-        s->last = at;
-        s->low = at < s->low ? at : s->low;
-        s->high = at > s->high ? at : s->high;
-        broken = false;
-    }
+    fill(c, p, l, c->y[c->right[number - 1]], slots);
     for (int x = 0, before = -1; x < n; x++) {
         const struct slot *s = &slots[x];
         if (!s->used)
@@ -136,19 +162,23 @@ static void draw_signs(struct canvas *c, const struct tern_report_plot *p, int n
     const struct tern_report_range scale = c->y[c->right[number - 1]];
     int next = l->n * SIGN_GAP > (size_t)c->columns ? 2 * (number - 1) : 0;
 
-    for (size_t i = 0; l->sign && i < l->n; i++) {
-        double y;
-        if (!isfinite(l->x[i]) || !tern_report_height(p->log_y, l->y[i], &y))
-            continue;
-        int x = place(l->x[i], c->x0, c->x1, dot_columns(c)) / c->across;
-        int row = c->rows - 1 - place(y, scale.lo, scale.hi, dot_rows(c)) / c->down;
-        if (x < next)
-            continue;
-        const size_t at = (size_t)row * (size_t)c->columns + (size_t)x;
-        c->sign[at] = l->sign;
-        c->line[at] = (uint8_t)number;
-        next = x + SIGN_GAP;
-    }
+    struct tern_report_walk w = walk(c, p, l);
+
+    while (l->sign && tern_report_walk_next(&w))
+        for (size_t i = 0; i < w.n; i++) {
+            double y;
+            if (!isfinite(w.x[i]) || !tern_report_height(p->log_y, w.y[i], &y))
+                continue;
+            int x = place(w.x[i], c->x0, c->x1, dot_columns(c)) / c->across;
+            int row = c->rows - 1 - place(y, scale.lo, scale.hi, dot_rows(c)) / c->down;
+            if (x < next)
+                continue;
+            const size_t at = (size_t)row * (size_t)c->columns + (size_t)x;
+            c->sign[at] = l->sign;
+            c->line[at] = (uint8_t)number;
+            next = x + SIGN_GAP;
+        }
+    c->failed |= w.failed;
 }
 
 static bool find_ranges(const struct tern_report_plot *p, struct canvas *c)
@@ -162,11 +192,11 @@ static bool find_ranges(const struct tern_report_plot *p, struct canvas *c)
             continue;
         tern_report_range_add(&c->y[c->right[k]], r.lo);
         tern_report_range_add(&c->y[c->right[k]], r.hi);
-        for (size_t i = 0; !l->level && i < l->n; i++) {
-            double y;
-            if (isfinite(l->x[i]) && tern_report_height(p->log_y, l->y[i], &y))
-                tern_report_range_add(&x, l->x[i]);
-        }
+        if (l->level)
+            continue;
+        const struct tern_report_range places = tern_report_places(l, p->log_y);
+        tern_report_range_add(&x, places.lo);
+        tern_report_range_add(&x, places.hi);
     }
     c->x0 = x.lo;
     c->x1 = x.hi;
@@ -449,6 +479,7 @@ void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *given)
             draw_signs(&c, p, (int)i + 1);
         put_picture(to, p, &c);
     }
+    to->failed |= c.failed;
     free(slots);
     free(c.dots);
     free(c.line);

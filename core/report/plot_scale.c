@@ -19,15 +19,73 @@ bool tern_report_height(bool log_y, double y, double *ret_height)
     return true;
 }
 
+/* ---------------------------------------------------------------- pieces of a line */
+
+static void put(struct tern_report_walk *w, double x, double y)
+{
+    w->room_x[w->n] = x;
+    w->room_y[w->n++] = y;
+}
+
+bool tern_report_walk_next(struct tern_report_walk *w)
+{
+    const struct tern_report_line *l = w->line;
+
+    if (w->at == (l->parts ? l->n_parts : 1))
+        return false;
+    const struct tern_report_part *p = l->parts ? &l->parts[w->at] : NULL;
+    const size_t i = w->at++;
+    const bool whole = p && (p->finite == 0 || ((!w->log_y || p->low > 0) &&
+                                                (!w->one || w->one(w->canvas, p->x0, p->x1))));
+    w->x = w->room_x;
+    w->y = w->room_y;
+    w->n = 0;
+    if (!p) {
+        w->x = l->x;
+        w->y = l->y;
+        w->n = l->n;
+    } else if (!whole) {
+        w->failed |= l->read(l->self, i, &w->x, &w->y, &w->n) < 0;
+    } else {
+        if (p->broken_before)
+            put(w, p->x0, NAN);
+        if (p->finite) {
+            put(w, p->x0, p->first);
+            put(w, p->x0, p->low);
+            put(w, p->x0, p->high);
+            put(w, p->x1, p->last);
+        }
+        if (p->broken_behind)
+            put(w, p->x1, NAN);
+    }
+    return !w->failed;
+}
+
 struct tern_report_range tern_report_heights(const struct tern_report_line *l, bool log_y)
 {
+    struct tern_report_walk w = {.line = l, .log_y = log_y};
     struct tern_report_range r = {0};
 
-    for (size_t i = 0; i < l->n; i++) {
-        double y;
-        if ((l->level || isfinite(l->x[i])) && tern_report_height(log_y, l->y[i], &y))
-            tern_report_range_add(&r, y);
-    }
+    while (tern_report_walk_next(&w))
+        for (size_t i = 0; i < w.n; i++) {
+            double y;
+            if ((l->level || isfinite(w.x[i])) && tern_report_height(log_y, w.y[i], &y))
+                tern_report_range_add(&r, y);
+        }
+    return r;
+}
+
+struct tern_report_range tern_report_places(const struct tern_report_line *l, bool log_y)
+{
+    struct tern_report_walk w = {.line = l, .log_y = log_y};
+    struct tern_report_range r = {0};
+
+    while (tern_report_walk_next(&w))
+        for (size_t i = 0; i < w.n; i++) {
+            double y;
+            if (isfinite(w.x[i]) && tern_report_height(log_y, w.y[i], &y))
+                tern_report_range_add(&r, w.x[i]);
+        }
     return r;
 }
 

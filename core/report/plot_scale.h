@@ -13,11 +13,29 @@ struct tern_report_range {
 };
 void tern_report_range_add(struct tern_report_range *r, double v);
 
+/* Lines in pieces: all of one that has its points, else a part each.  Start from {.line, .log_y}.
+ */
+struct tern_report_walk {
+    const struct tern_report_line *line;
+    bool log_y, failed; /* failed: a part could not be read */
+    /* Are these places one in the picture?  Then the part between them is its first, least,
+     * greatest and last point.  NULL: they are, of any part. */
+    bool (*one)(const void *canvas, double x0, double x1);
+    const void *canvas;
+    const double *x, *y; /* of the piece, [n] */
+    size_t n, at;
+    double room_x[6], room_y[6];
+};
+/* The next piece; false at the end. */
+bool tern_report_walk_next(struct tern_report_walk *w);
+
 /* y as drawn, on a logarithmic axis its decimal logarithm; false when it breaks the line. */
 bool tern_report_height(bool log_y, double y, double *ret_height);
 
 /* The range of the heights of line `l`; not `any`: there is nothing to draw. */
 struct tern_report_range tern_report_heights(const struct tern_report_line *l, bool log_y);
+/* The range of places that have a height. */
+struct tern_report_range tern_report_places(const struct tern_report_line *l, bool log_y);
 
 /* Give each line its scale, ret_right [n_lines]: 0 the left one, 1 the right one.  Lines of one
  * quantity share a scale.  There is a second one where some quantity would lie flat on the other's.

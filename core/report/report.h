@@ -67,10 +67,30 @@ void tern_report_table(struct tern_buf *to, const struct tern_report_table *t);
 
 /* ---------------------------------------------------------------- plots */
 
+/* Consecutive points of a line, summed up.  Those whose y is finite: */
+struct tern_report_part {
+    size_t finite;                     /* how many */
+    double x0, x1;                     /* places of the first and the last */
+    double first, last, low, high;     /* y */
+    bool broken_before, broken_behind; /* there is a y that is not finite before the first, or
+                                          behind the last; both where none is finite */
+};
+
+/* The points of part `i`: *ret_x and *ret_y [*ret_n] hold until the next call.  -1: not to be had.
+ */
+typedef int tern_report_read(void *self, size_t i, const double **ret_x, const double **ret_y,
+                             size_t *ret_n);
+
 struct tern_report_line {
     const char *label;
     const double *x, *y; /* [n], x not decreasing; a y that is not finite breaks the line */
     size_t n;
+    /* Or, in their place, parts [n_parts], of n points together.  Only those are read whose points
+     * come apart in the picture, which is the same. */
+    const struct tern_report_part *parts;
+    size_t n_parts;
+    tern_report_read *read;
+    void *self;
     int quantity; /* lines of one number measure the same, and share a scale */
     char sign;    /* one ASCII character at its points, where there is room; 0: none */
     bool level;   /* not a curve: dashes at the height y[0], n is 1 */
@@ -102,7 +122,7 @@ struct tern_report_plot {
 /* Draws with the smallest and largest value of every column of dots, so that no spike is averaged
  * away; ticks at 1, 2 or 5 times a power of ten.  Where one quantity would lie flat on the other's
  * scale, there is a second one at the right, and the legend says which line is on which.  Says so
- * when there is nothing to draw. */
+ * when there is nothing to draw.  Where a part cannot be read, to->failed is set. */
 void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p);
 
 /* The sign of line `i`: o x + * ..., again and again. */

@@ -270,7 +270,7 @@ static void test_unreadable(void)
             abort();
         denied = pragmas[i];
         sqlite3_set_authorizer(db, deny, NULL);
-        ok(tern_ledger_db_publish(db, path, dir, 0644, /* sealed= */ false, &none, &err) == -1 &&
+        ok(tern_ledger_db_publish(db, path, dir, 0644, /* finish= */ NULL, &none, &err) == -1 &&
                err.text[0],
            "a database whose %s cannot be read is an error: %s", denied, err.text);
         ok(!tern_fs_exists(path), "a database that cannot be read is not published");
@@ -289,8 +289,8 @@ static void test_seal(void)
     int missed = 0;
 
     ok(tern_ledger_db_new(tern_schema_catalogue, &db, &err) == 0 &&
-           tern_ledger_db_publish(db, path, dir, 0644, /* sealed= */ true, &none, &err) == 0 &&
-           tern_ledger_db_publish(db, plain, dir, 0644, /* sealed= */ false, &none, &err) == 0,
+           tern_ledger_db_publish(db, path, dir, 0644, tern_ledger_db_seal, &none, &err) == 0 &&
+           tern_ledger_db_publish(db, plain, dir, 0644, /* finish= */ NULL, &none, &err) == 0,
        "a catalogue is published, with a seal and without one: %s", err.text);
     sqlite3_close(db);
     tern_ledger_db_stamp(path, &stamp);

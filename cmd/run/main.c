@@ -30,7 +30,7 @@
 
 static struct tern_opt_list overrides, arrays;
 static bool check_only, accept_change, explain_only, json;
-static const char *cluster, *kind, *step_word;
+static const char *cluster, *kind, *partition, *step_word;
 static int64_t trial_steps = -1;
 static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
@@ -62,6 +62,9 @@ static const struct tern_opt opts[] = {
      .help = "with --check: so many nodes will work; with --explain outside a job: so many nodes"},
     {"ntasks", 0, TERN_OPT_INT, "TASKS", .to.integer = &tasks,
      .help = "with --check: and start so many tasks"},
+    {"partition", 'p', TERN_OPT_TEXT, "PARTITION", .to.text = &partition,
+     .help = "with --check: judge by the nodes of this partition; default: SBATCH_PARTITION, else "
+             "Slurm's default partition"},
     {"step", 0, TERN_OPT_TEXT, "JOB.STEP", .to.text = &step_word,
      .help = "with --check, --nodes and --ntasks: as this step, which has so much time"},
     {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
@@ -158,10 +161,8 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
 static int find_machines(const struct tern_recipe *r, struct tern_check_options *known,
                          struct tern_err *err)
 {
-    if (!cluster) {
-        tern_place_find_machines(known);
-        return 0;
-    }
+    if (!cluster)
+        return tern_place_find_machines(r, partition, known, err);
     char *layout = tern_vcluster_layout(cluster, err);
     int rc = layout ? tern_check_assume(layout, r, known, err) : -1;
     free(layout);
@@ -192,6 +193,8 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
         known.node_memory = 0; /* this machine is none of them */
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
+    if (known.partition[0])
+        tern_info("%s: judged by the nodes of partition %s", r->path, known.partition);
     if (!step_word)
         tern_run_auto_resume_tell(r->launch.restarts);
     return step_word ? check_time(r, known.ranks, err) : 0;
@@ -240,6 +243,8 @@ static int check_options(struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--json goes with --explain");
     if (!explain_only && !check_only && cluster)
         return tern_err_set(err, TERN_USAGE, "--cluster goes with --check or --explain");
+    if (partition && (!check_only || cluster))
+        return tern_err_set(err, TERN_USAGE, "--partition goes with --check, without --cluster");
     return ranks == 0 ? tern_err_set(err, TERN_USAGE, "--ranks: at least 1") : 0;
 }
 

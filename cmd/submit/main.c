@@ -29,6 +29,7 @@
 static struct tern_opt_list overrides, arrays;
 static bool dry_run, no_plugin;
 static const char *cluster;
+static const char *partition; /* of the user's options for sbatch; NULL: not given */
 static int64_t nodes = -1;
 
 static const struct tern_opt opts[] = {
@@ -168,10 +169,8 @@ static void print(const struct line *l)
 static int find_machines(const struct tern_recipe *r, struct tern_check_options *known,
                          struct tern_err *err)
 {
-    if (!cluster) {
-        tern_place_find_machines(known);
-        return 0;
-    }
+    if (!cluster)
+        return tern_place_find_machines(r, partition, known, err);
     char *layout = tern_vcluster_layout(cluster, err);
     int rc = layout ? tern_check_assume(layout, r, known, err) : -1;
     free(layout);
@@ -252,14 +251,18 @@ static const char *option(int n, char **more, const char *name, char letter)
     return found;
 }
 
-/* sbatch uses the user's --nodes, so it counts here, too; Slurm chooses from a range. */
-static void heed_nodes(int n, char **more)
+/* sbatch uses the user's --nodes and --partition, so they count here, too; Slurm chooses from a
+ * range.  Another cluster's partitions are not known. */
+static void heed_options(int n, char **more)
 {
+    const bool elsewhere =
+        option(n, more, "--clusters", 'M') || getenv("SBATCH_CLUSTERS") || getenv("SLURM_CLUSTERS");
     const char *given = option(n, more, "--nodes", 'N');
     int64_t number;
 
     if (given && tern_str_int(given, 1, TERN_RECIPE_NODES_MAX, &number) == 0)
         nodes = number;
+    partition = elsewhere ? "" : option(n, more, "--partition", 'p');
 }
 
 /* The plugin checks the file alone: when only --set makes it valid, sbatch would refuse it. */
@@ -412,7 +415,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (!cwd)
         return tern_err_sys(err, "cannot determine the current folder");
     q.path = tern_fs_join(cwd, args[0]);
-    heed_nodes(n - 1, args + 1);
+    heed_options(n - 1, args + 1);
     struct tern_site *site = tern_site_load(NULL, err);
     if (!site || prepare(&q, args[0], site, err) < 0 || time_limit(&q, n - 1, args + 1, err) < 0 ||
         check_auto_resume(q.recipe, n - 1, args + 1, err) < 0)

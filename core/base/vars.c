@@ -5,6 +5,9 @@
 #include <string.h>
 
 const struct tern_var tern_vars[] = {
+    {"TERN_ANY_PARTITION", "",
+     "Set by the plugin for its check of a recipe: the job's partition is not known there, and the "
+     "largest node of any counts."},
     {"TERN_BF16_UNIT", "",
      "The unit that multiplies numbers of bf16: avx512_bf16, or fp32, which every CPU has; else "
      "the best that this CPU has. Each has its own bits."},

@@ -233,14 +233,18 @@ static int check_cuts(const struct tern_recipe *r, const struct tern_model_confi
 static int too_much(const struct tern_recipe *r, const struct tern_check_options *options,
                     const struct tern_plan_memory *m, struct tern_err *err)
 {
-    char each[32], all[32], room[32], parts[5][32], many[80] = "the largest node";
+    char each[32], all[32], room[32], parts[5][32], many[180] = "the largest node";
     const uint64_t have = options->node_memory;
     const int64_t n = r->launch.ranks_per_node;
     const bool staging = (m->total - m->staging) * (uint64_t)n <= have;
 
+    const char *in = options->partition[0] ? "partition " : "one queue";
     if (options->larger)
-        snprintf(many, sizeof many, "of %" PRId64 " nodes in one queue the smallest",
-                 options->nodes ? options->nodes : tern_check_fewest_nodes(r) + r->launch.spares);
+        snprintf(many, sizeof many, "of %" PRId64 " nodes in %s%s the smallest",
+                 (options->nodes ? options->nodes : tern_check_fewest_nodes(r)) + r->launch.spares,
+                 in, options->partition);
+    else if (options->partition[0])
+        snprintf(many, sizeof many, "the largest node of partition %s", options->partition);
     return tern_recipe_fail(
         r, staging ? "checkpoint" : "model", err,
         "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s, a copy "

@@ -21,6 +21,8 @@ struct tern_check_options {
     uint64_t node_memory;   /* bytes, of the largest node there is, or that as many nodes of one
                              * queue have as will work; 0: not known */
     bool larger;            /* there are larger nodes, but too few of them in one queue */
+    char partition[96];     /* the nodes are those of this partition of Slurm, and why; "": of any,
+                             * or of a layout */
     bool here;              /* node_memory is this machine's: no cluster is known */
     uint64_t device_memory; /* bytes, of a NeuronCore; 0: none, or not known */
 };

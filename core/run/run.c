@@ -334,8 +334,9 @@ static int prepare(struct supervisor *s, struct tern_err *err)
         .nodes = (int64_t)s->want,
         .ranks = (int64_t)s->want * tern_run_workers(r, &s->place),
     };
-    tern_place_find_machines(&known);
-    if (tern_check_recipe(r, &known, err) < 0)
+    /* Outside a job the ranks are here, and the groups of one may have several partitions. */
+    const char *any = s->place.slurm && s->place.groups == 1 ? NULL : "";
+    if (tern_place_find_machines(r, any, &known, err) < 0 || tern_check_recipe(r, &known, err) < 0)
         return -1;
     s->restarts = tern_run_auto_resume(&s->place, !r->workload.command, restarts_of(s->o));
     if (tern_check_restarts(r, s->restarts, err) < 0)

@@ -59,7 +59,8 @@ static const struct tern_opt opts[] = {
     {"check", 0, TERN_OPT_FLAG, .to.flag = &check_only,
      .help = "only say what is wrong with the recipe, as `sbatch --tern=RECIPE` does"},
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
-     .help = "with --check: so many nodes will work; with --explain outside a job: so many nodes"},
+     .help = "with --check or --explain outside a job: of a job of so many nodes, with those in "
+             "reserve"},
     {"ntasks", 0, TERN_OPT_INT, "TASKS", .to.integer = &tasks,
      .help = "with --check: and start so many tasks"},
     {"partition", 'p', TERN_OPT_TEXT, "PARTITION", .to.text = &partition,
@@ -176,16 +177,23 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
     int64_t workers =
         r->workload.command ? r->workload.workers_per_node / r->workload.tasks_per_node : 1;
     int64_t per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
+    /* srun starts a step's tasks on all of its nodes. */
+    const int64_t spares = step_word ? 0 : r->launch.spares;
 
     if (nodes == 0 || tasks == 0 || nodes > TERN_RECIPE_NODES_MAX || tasks > TERN_RECIPE_NODES_MAX)
         return tern_err_set(err, TERN_USAGE, "--nodes and --ntasks: from 1 to %d",
                             TERN_RECIPE_NODES_MAX);
-    if (nodes > 0 && tasks > 0 && tasks % nodes)
+    if (nodes > 0 && nodes <= spares)
+        return tern_recipe_fail(r, "launch.spares", err,
+                                "%" PRId64 " nodes in reserve of %" PRId64
+                                ": none is left to work. Ask for more nodes.",
+                                spares, nodes);
+    known.nodes = nodes > 0 ? nodes - spares : 0;
+    if (known.nodes && tasks > 0 && tasks % known.nodes)
         return tern_err_set(err, TERN_USAGE,
                             "%" PRId64 " tasks on %" PRId64 " nodes: every node must have as many. "
                             "Use --ntasks-per-node.",
-                            tasks, nodes);
-    known.nodes = nodes > 0 ? nodes : 0;
+                            tasks, known.nodes);
     known.ranks = (tasks > 0 ? tasks : known.nodes * per_node) * workers;
     if (find_machines(r, &known, err) < 0)
         return -1;

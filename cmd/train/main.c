@@ -119,7 +119,8 @@ static int print_node(const struct tern_recipe *r, const struct tern_model_confi
 
 static int explain(const struct tern_recipe *r, struct tern_err *err)
 {
-    struct tern_check_options known = {.submission = true, .nodes = nodes > 0 ? nodes : 0};
+    const int64_t spares = cluster ? r->launch.spares : 0;
+    struct tern_check_options known = {.submission = true, .nodes = nodes > 0 ? nodes - spares : 0};
     struct tern_model_config c;
     struct tern_buf text = {0};
 
@@ -127,10 +128,14 @@ static int explain(const struct tern_recipe *r, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--cluster and --nodes go with --explain");
     if (nodes == 0 || nodes > TERN_RECIPE_NODES_MAX)
         return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", TERN_RECIPE_NODES_MAX);
+    if (nodes > 0 && nodes <= spares)
+        return tern_recipe_fail(r, "launch.spares", err,
+                                "%lld nodes in reserve of %lld: none is left to work.",
+                                (long long)spares, (long long)nodes);
     if (cluster && tern_check_assume(cluster, r, &known, err) < 0)
         return -1;
     if (nodes < 0)
-        known.nodes = cluster ? known.cluster_nodes : 1;
+        known.nodes = cluster ? known.cluster_nodes - spares : 1;
     /* The memory of all nodes of the largest queue, whose number is known only now. */
     if (nodes < 0 && cluster && tern_check_assume(cluster, r, &known, err) < 0)
         return -1;

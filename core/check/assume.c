@@ -93,7 +93,7 @@ int tern_check_assume(const char *layout, const struct tern_recipe *r,
                       struct tern_check_options *known, struct tern_err *err)
 {
     const int64_t nodes =
-        known->nodes ? known->nodes : tern_check_fewest_nodes(r) + r->launch.spares;
+        (known->nodes ? known->nodes : tern_check_fewest_nodes(r)) + r->launch.spares;
     struct tern_layout *l = tern_layout_load(layout, err);
     int rc = -1;
 
@@ -104,10 +104,10 @@ int tern_check_assume(const char *layout, const struct tern_recipe *r,
         goto out;
     }
     measure(l, nodes, known);
-    if (known->nodes > known->cluster_nodes) {
+    if (known->nodes && nodes > known->cluster_nodes) {
         tern_err_set(err, TERN_USAGE,
                      "%s: its largest queue has %" PRId64 " nodes, and %" PRId64 " are asked for",
-                     layout, known->cluster_nodes, known->nodes);
+                     layout, known->cluster_nodes, nodes);
         goto out;
     }
     rc = r->workload.command && check_workers(l, r, nodes, err) < 0

@@ -40,9 +40,9 @@ int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options
 
 /* Judge by the machines of a layout (its path), not by those of a Slurm or by this one: fill in
  * cluster_nodes (of its largest queue), node_memory and device_memory.  A job is in one queue: the
- * memory is what known->nodes nodes of some queue have (0: the fewest that the recipe needs).
- * TERN_USAGE when it has errors, has fewer nodes than known->nodes, or when the NeuronCores of so
- * many nodes cannot be dealt to as many workers as `r` starts on a node. */
+ * memory is what known->nodes nodes of some queue have (0: the fewest that the recipe needs), and
+ * as many more as the recipe's spares.  TERN_USAGE when it has errors or fewer nodes, or when the
+ * NeuronCores of so many nodes cannot be dealt to as many workers as `r` starts on a node. */
 int tern_check_assume(const char *layout, const struct tern_recipe *r,
                       struct tern_check_options *known, struct tern_err *err);
 

@@ -89,6 +89,14 @@ run tern submit --dry-run run.yaml -N 2 -c two.yaml; status 2 "submit: nodes of 
 run tern train run.yaml --explain -N 1 -c two.yaml; out_has ' of 486 GiB in two.yaml' "train --explain: one node is the large one"
 run tern train run.yaml --explain -c two.yaml; status 2 "train --explain: all nodes of the largest queue are the small ones"; out_has ' of 3.80 GiB in two.yaml'
 
+# ---- a node in reserve does not work
+sed 's/^batch: .*/batch: {global: 2048, micro: 1, seq_len: 4096}/; s/launch: {/&spares: 1, /' run.yaml >spare.yaml
+run tern run --check spare.yaml -N 17; status 0 "run --check -N 17: 16 nodes work, one is in reserve"
+run tern run --check spare.yaml -N 16; status 2 "run --check -N 16: the batch does not divide over the 15 that work"; err_has 'batch.global'; one_line
+run tern run --check spare.yaml -N 1; status 2 "run --check: all nodes in reserve"; err_has 'spare.yaml:11: launch.spares: 1 nodes in reserve of 1: none is left to work'; one_line
+run tern run --check spare.yaml -N 17 -c cluster.yaml; status 2 "run --check: the node in reserve counts among the layout's"; err_has 'its largest queue has 16 nodes, and 17 are asked for'
+run tern train spare.yaml --explain -N 9 -c cluster.yaml; status 0 "train --explain -N 9: of 8 nodes and one in reserve"; out_has '64 ranks: '
+
 # ---- tern submit
 run tern submit --dry-run run.yaml -N 16 -c cluster.yaml; status 0 "submit: the line for 16 nodes, without Slurm"
 out_has 'sbatch --job-name=cpt-7b --nodes=16 --ntasks-per-node=8'

@@ -49,6 +49,10 @@ on tern run --check run.yaml -N 1 -p nowhere; status 2 "run --check -p: a partit
 err_has "--partition: Slurm has no partition 'nowhere', only small, trn1" "the refusal names the partitions that there are"; one_line
 run tern run run.yaml -p trn1; status 2 "run: --partition without --check is refused"; err_has '--partition goes with --check'
 
+# ---- nodes in reserve
+sed 's/^ledger:.*/&\nlaunch: {spares: 1}/' run.yaml >spare.yaml
+on tern run --check spare.yaml -N 1 -p trn1; status 2 "run --check -N: the node in reserve does not work"; err_has 'none is left to work'
+
 # ---- tern submit, and sbatch with the plugin
 on tern submit --dry-run run.yaml; status 2 "submit: the nodes of the default partition are too small"; err_has "$small"
 on tern submit --dry-run run.yaml -- -p trn1; status 0 "submit: -p for sbatch is heeded"

@@ -60,13 +60,17 @@ void tern_logs_file_add(struct tern_logs_file *f, int64_t wall_ns, char stream, 
                         const char *text, size_t len);
 /* `lines` were lost before they reached the log: a record says so. */
 void tern_logs_file_add_lost(struct tern_logs_file *f, uint64_t lines);
-/* Add the last record: how the program ended; `status` is wait(2)'s. */
-void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status);
+/* Add the last record: how the program ended; `status` is wait(2)'s.  `told`: it had been told to
+ * end before. */
+void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status, bool told);
 /* Is this text, of stream t, the text of a last record? */
 bool tern_logs_is_end(const char *text, size_t len);
 /* Have the programs of ranks 0 to n - 1 all ended, as their logs in `dir` say?  *status: wait(2)'s
  * of the first that failed, else 0.  False also when a log is missing. */
 bool tern_logs_ended(const char *dir, size_t n, int *status);
+/* The first rank that failed before it was told to end, by the nodes' clocks: *ret_status is
+ * wait(2)'s.  -1 when there is none, or not all have ended as above. */
+int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status);
 /* Write the buffered records.  Records that the file system refuses are lost; a record says so when
  * it takes writes again. */
 void tern_logs_file_flush(struct tern_logs_file *f);

@@ -349,13 +349,21 @@ void tern_logs_file_close(struct tern_logs_file *f)
 
 /* ------------------------------------------------------------------ the end of a rank */
 
-void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status)
+static const char told_to_end[] = ", told to end";
+
+struct end {
+    int64_t wall_ns;
+    int status; /* wait(2)'s */
+    bool told;
+};
+
+void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status, bool told)
 {
     char text[60];
     bool signaled = WIFSIGNALED(status);
 
-    int n = snprintf(text, sizeof text, "ended: %s %d", signaled ? "signal" : "status",
-                     signaled ? WTERMSIG(status) : WEXITSTATUS(status));
+    int n = snprintf(text, sizeof text, "ended: %s %d%s", signaled ? "signal" : "status",
+                     signaled ? WTERMSIG(status) : WEXITSTATUS(status), told ? told_to_end : "");
     tern_logs_file_add(f, wall_ns, 't', ' ', text, (size_t)n);
 }
 
@@ -365,9 +373,10 @@ bool tern_logs_is_end(const char *text, size_t len)
 }
 
 /* The last record of the log at `path`, if it is an end record. */
-static bool read_ended(const char *path, int *status)
+static bool read_ended(const char *path, struct end *ret)
 {
     char tail[120], word[8];
+    struct end e;
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC)), number;
     off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
     size_t want = size > (off_t)sizeof tail - 1 ? sizeof tail - 1 : (size_t)(size > 0 ? size : 0);
@@ -379,17 +388,21 @@ static bool read_ended(const char *path, int *status)
         return false;
     tail[n - 1] = '\0';
     const char *line = strrchr(tail, '\n');
-    if (!line || sscanf(line + 1, "%*s t ended: %7s %d", word, &number) != 2)
+    if (!line || sscanf(line + 1, "%" SCNd64 " t ended: %7s %d", &e.wall_ns, word, &number) != 3)
         return false;
-    *status = strcmp(word, "signal") == 0 ? number & 0x7f : (number & 0xff) << 8;
+    e.status = strcmp(word, "signal") == 0 ? number & 0x7f : (number & 0xff) << 8;
+    e.told = strstr(line, told_to_end) != NULL;
+    *ret = e;
     return true;
 }
 
-bool tern_logs_ended(const char *dir, size_t n, int *status)
+/* The ends of all ranks, malloc'ed [n]; NULL when one has none. */
+static struct end *read_ends(const char *dir, size_t n)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int64_t *newest = tern_alloc(n + 1, sizeof *newest, "logs", NULL); /* part + 1; 0: no log */
-    bool all = d && newest;
+    struct end *ends = tern_alloc(n + 1, sizeof *ends, "logs", NULL);
+    bool all = d && newest && ends;
 
     for (struct dirent *e; all && (e = readdir(d));) {
         char name[32];
@@ -401,20 +414,46 @@ bool tern_logs_ended(const char *dir, size_t n, int *status)
     }
     if (d)
         closedir(d);
-    *status = 0;
     for (size_t i = 0; i < n && all; i++) {
         char name[24];
-        int one = 0;
         snprintf(name, sizeof name, "%zu", i);
         /* The newest part may have been started for records that never came. */
         all = false;
         for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !all; part--) {
             char *path = tern_logs_path(dir, name, (unsigned)part);
-            all = read_ended(path, &one);
+            all = read_ended(path, &ends[i]);
             free(path);
         }
-        *status = *status ? *status : one;
     }
     free(newest);
+    if (all)
+        return ends;
+    free(ends);
+    return NULL;
+}
+
+bool tern_logs_ended(const char *dir, size_t n, int *status)
+{
+    struct end *ends = read_ends(dir, n);
+    const bool all = ends != NULL;
+
+    *status = 0;
+    for (size_t i = 0; all && i < n && !*status; i++)
+        *status = ends[i].status;
+    free(ends);
     return all;
+}
+
+int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status)
+{
+    struct end *ends = read_ends(dir, n);
+    int64_t first = -1;
+
+    for (size_t i = 0; ends && i < n; i++)
+        if (ends[i].status && !ends[i].told && (first < 0 || ends[i].wall_ns < ends[first].wall_ns))
+            first = (int64_t)i;
+    if (first >= 0)
+        *ret_status = ends[first].status;
+    free(ends);
+    return first;
 }

@@ -124,6 +124,25 @@ static void read_end(const char *path, char *to, size_t size)
     tern_ckpt_close(c);
 }
 
+/* srun ends the others when a rank has failed, and gives the highest status: that of its own
+ * SIGTERM.  Their logs have the rank. */
+static void find_first(const struct tern_run_attempt *a, struct tern_run_facts *f)
+{
+    int status = 0;
+
+    if (f->asked || f->srun_hang || !WIFEXITED(f->status) ||
+        WEXITSTATUS(f->status) != 128 + SIGTERM)
+        return;
+    char *logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
+    const int64_t rank =
+        tern_logs_first_failed(logs, (size_t)(a->place.nodes * a->place.ranks_per_node), &status);
+    free(logs);
+    if (rank < 0 || !WIFEXITED(status))
+        return;
+    f->rank = (int)rank;
+    f->status = status;
+}
+
 enum { LOST_LOOKS = 8, LOST_PAUSE_NS = 250000000 };
 
 static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
@@ -141,6 +160,8 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     const bool good = f->status == 0 || f->srun_hang;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
+    if (a->place.slurm)
+        find_first(a, f);
     a->limit = w->limit.reason;
     f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
     f->newest = -1;

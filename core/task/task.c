@@ -13,6 +13,7 @@
 #include "core/task/beacon.h"
 #include "core/task/feed.h"
 #include "core/task/memory.h"
+#include "core/task/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +47,7 @@ static const char stream_names[] = TERN_TASK_FEED_NAMES;
 struct sink {
     char memory[500];           /* why the program was killed for memory; "": it was not */
     int status;                 /* wait(2)'s of the program, when it has ended */
+    bool told;                  /* SIGTERM came before that */
     struct tern_logs_file *log; /* NULL: none */
     struct tern_intake *intake; /* NULL: none */
     struct tern_logs_lines lines[N_STREAMS];
@@ -200,7 +201,7 @@ static void finish(void *self)
                       tern_task_rank(), lines);
     }
     if (k->log && !tern_logs_file_unreported(k->log)) {
-        tern_logs_file_add_end(k->log, now, k->status);
+        tern_logs_file_add_end(k->log, now, k->status, k->told);
         tern_logs_file_flush(k->log);
     }
     tern_logs_file_close(k->log);
@@ -293,18 +294,6 @@ static void become(struct task *t, char **argv, pid_t parent)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-/* Signals are for the program, which gets them itself; called once the program runs. */
-static void ignore_signals(void)
-{
-    static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM,   SIGTERM,
-                                  SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF};
-
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        signal(signals[i], SIG_IGN);
-    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
-        signal(i, SIG_IGN);
-}
-
 static int start(struct task *t, char **argv)
 {
     sigset_t child;
@@ -322,7 +311,7 @@ static int start(struct task *t, char **argv)
         become(t, argv, self);
     if (t->pid < 0)
         return -1;
-    ignore_signals();
+    tern_task_signals_ignore();
     for (int i = OUT; i <= ERR; i++)
         close(t->child_end[i]);
     return 0;
@@ -529,24 +518,6 @@ static void linger(struct task *t)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* End as the program did, without a second core file. */
-static int end_like(int status)
-{
-    const struct rlimit none = {0, 0};
-    sigset_t set;
-
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
-    int sig = WTERMSIG(status);
-    setrlimit(RLIMIT_CORE, &none);
-    signal(sig, SIG_DFL);
-    sigemptyset(&set);
-    sigaddset(&set, sig);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-    raise(sig);
-    return 128 + sig;
-}
-
 /* The program was killed, and its cgroup has killed since it began: for memory. */
 static void look_at_memory(struct task *t, const struct tern_task_memory *before)
 {
@@ -583,6 +554,7 @@ int tern_task_run(char **argv)
     attend(&t);
     linger(&t);
     t.sink.status = t.status;
+    t.sink.told = tern_task_signals_told();
     look_at_memory(&t, &before);
     if (!tern_task_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
@@ -592,5 +564,5 @@ int tern_task_run(char **argv)
         free(t.error);
     }
     beacon_last(&t);
-    return end_like(t.status);
+    return tern_task_signals_end_like(t.status);
 }

@@ -50,6 +50,18 @@ is "$(rows outcome queued)" "node_fail,done" "without a spare the job is queued 
 is "$(rows restart_count queued)" "0,1" "as Slurm's restart"
 is "$(rows world queued)" "2,2" "the next attempt has all nodes of the job"
 
+# ---- one rank exits by itself, and srun ends the other
+one='[ "$SLURM_PROCID" = 1 ] || { : >begun; exec sleep 600; }; until [ -e begun ]; do sleep 0.1; done; exit 1'
+rm -f begun; recipe oneexit "$one" 'restarts: 3'
+job oneexit -N2; over
+is "$(rows 'outcome, exit_code' oneexit)" "failed 1" "an exit status of one rank counts, not the end that srun gave the other: it has failed, once"
+has oneexit.out 'rank 1 ended with status 1' "and the rank is named"
+rm -f begun; recipe onecompile true 'restarts: 3'
+printf '%s\n' "$one" >compile.sh
+sed -i "s|^workload: {|&precompile: {command: [bash, $WORK/compile.sh], cache: cache}, |" onecompile.yaml
+job onecompile -N2; over
+is "$(rows 'kind, outcome, exit_code' onecompile)" "precompile precompile_failed 1" "so does that of a rank that compiles"
+
 # ---- what helps no more
 recipe stuck 'kill -9 $$' 'restarts: 5'
 job stuck -N1; over

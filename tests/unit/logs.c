@@ -340,6 +340,41 @@ static void trims(void)
     is(kept(3, 9000, 1000), "1 2 3 ", "few need no look");
 }
 
+/* ------------------------------------------------------------------ ends */
+
+static void end_rank(const char *dir, const char *rank, int64_t at, int status, bool told)
+{
+    struct tern_logs_file *f = tern_logs_file_open(dir, rank, "n", 1 << 20, NULL);
+
+    tern_logs_file_add(f, second, 'o', ' ', "a line", 6);
+    tern_logs_file_add_end(f, at * second, status, told);
+    tern_logs_file_close(f);
+}
+
+static void ends(void)
+{
+    enum { EXIT_1 = 1 << 8, EXIT_3 = 3 << 8 };
+    char *dir = tern_fs_join(work, "ends");
+    int status = 0;
+
+    end_rank(dir, "0", 12, SIGTERM, true);
+    end_rank(dir, "1", 10, EXIT_3, false);
+    ok(tern_logs_first_failed(dir, 3, &status) == -1,
+       "no rank is the first that failed before every rank has ended");
+    end_rank(dir, "2", 9, 0, false);
+    ok(tern_logs_first_failed(dir, 3, &status) == 1 && status == EXIT_3,
+       "the first that failed is the rank that exited 3 before the others were told to end");
+    end_rank(dir, "3", 8, EXIT_1, true);
+    ok(tern_logs_first_failed(dir, 4, &status) == 1,
+       "a rank that exits 1 because it was told to end is not the first that failed");
+    end_rank(dir, "4", 7, SIGKILL, false);
+    ok(tern_logs_first_failed(dir, 5, &status) == 4 && status == SIGKILL,
+       "an earlier rank that a signal ended is the first that failed");
+    ok(tern_logs_ended(dir, 5, &status) && status == SIGTERM,
+       "all ranks have ended, also those that were told to");
+    free(dir);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -351,6 +386,7 @@ int main(void)
     bounded();
     lost();
     trims();
+    ends();
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

@@ -80,7 +80,7 @@ static void test_tick(void)
     char *dir = tern_fs_join(work, "logs");
     struct tern_logs_file *f = tern_logs_file_open(dir, "0", "node", 1 << 20, NULL);
 
-    tern_logs_file_add_end(f, 1, 0);
+    tern_logs_file_add_end(f, 1, 0, /* told= */ false);
     tern_logs_file_close(f);
     ok(ended(OVER_LOOKS), "srun is ended when its ranks have been over for two looks");
     ok(!ended(OVER_LOOKS - 1), "and not after one");

@@ -3,6 +3,7 @@
 
 #include "core/base/again.h"
 #include "core/base/str.h"
+#include "core/base/temp.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -122,10 +123,10 @@ static char *temp_folder(char *temp)
     return mkdtemp(temp);
 }
 
-char *tern_fs_folder_beside(const char *dir, struct tern_err *err)
+/* Makes folder `temp`, malloc'ed, which lies beside `to`; frees both, or returns `temp`. */
+static char *make_beside(char *to, char *temp, struct tern_err *err)
 {
-    char *to = without_slash(dir), *parent = tern_fs_dirname(to);
-    char *temp = tern_strf("%s.tmp-XXXXXX", to);
+    char *parent = tern_fs_dirname(to);
     int rc = tern_fs_mkdirs(parent, 0777, err);
 
     if (rc == 0 && !TERN_AGAIN_PTR(temp_folder(temp)))
@@ -144,4 +145,44 @@ char *tern_fs_folder_beside(const char *dir, struct tern_err *err)
         return temp;
     free(temp);
     return NULL;
+}
+
+char *tern_fs_folder_beside(const char *dir, struct tern_err *err)
+{
+    char *to = without_slash(dir);
+
+    return make_beside(to, tern_strf("%s.tmp-XXXXXX", to), err);
+}
+
+char *tern_fs_folder_beside_swept(const char *dir, struct tern_err *err)
+{
+    char *to = without_slash(dir);
+
+    tern_fs_temp_sweep(to);
+    return make_beside(to, tern_fs_temp_name(to), err);
+}
+
+void tern_fs_temp_sweep(const char *path)
+{
+    char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        /* In a folder for all, names that another user made stay. */
+        if (!tern_str_starts(e->d_name, start) || !tern_fs_temp_left(e->d_name) ||
+            TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) < 0 ||
+            st.st_uid != geteuid())
+            continue;
+        char *left = tern_fs_join(dir, e->d_name);
+        if (S_ISDIR(st.st_mode))
+            tern_fs_remove_tree(left, NULL);
+        else
+            unlink(left);
+        free(left);
+    }
+    if (d)
+        closedir(d);
+    free(start);
+    free(dir);
 }

@@ -3,6 +3,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/str.h"
+#include "core/base/temp.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,6 +54,13 @@ bool tern_fs_temp_left(const char *name)
            errno == ESRCH;
 }
 
+char *tern_fs_temp_name(const char *path)
+{
+    char who[WHO];
+
+    return tern_strf("%s.tmp-%s-%d-XXXXXX", path, place(who), (int)getpid());
+}
+
 /* mkostemp(3) that may be called again: one that failed may have filled in the Xs. */
 static int temp_open(char *temp)
 {
@@ -73,8 +81,7 @@ int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struc
     if (TERN_AGAIN(stat(path, &there)) == 0 && !S_ISREG(there.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is %s, which a file would replace. Name a file.",
                             path, S_ISDIR(there.st_mode) ? "a folder" : "a device, pipe or socket");
-    char who[WHO], *temp;
-    temp = tern_strf("%s.tmp-%s-%d-XXXXXX", path, place(who), (int)getpid());
+    char *temp = tern_fs_temp_name(path);
     int fd = tern_fs_temp(temp);
 
     if (fd < 0) {

@@ -3,6 +3,7 @@
  */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
+#include "core/base/temp.h"
 #include "core/render/parts.h"
 
 #include <dirent.h>
@@ -148,6 +149,7 @@ static int put_file(const char *dir, const char *name, const struct tern_buf *te
     char *path = tern_strf("%s/%s", dir, name), *parent = tern_fs_dirname(path);
     int rc = tern_fs_mkdirs(parent, 0755, err);
 
+    tern_fs_temp_sweep(path); /* of the form that writes into a folder with others */
     if (rc == 0)
         rc = tern_fs_replace(path, text->data ? text->data : "", text->len, mode, err);
     free(parent);
@@ -188,7 +190,7 @@ static int write_whole(const struct tern_render *r, const char *to, struct tern_
 
     if (check_target(r, to, &there, err) < 0)
         return -1;
-    char *temp = tern_fs_folder_beside(to, err);
+    char *temp = tern_fs_folder_beside_swept(to, err);
     if (!temp)
         return -1;
     int rc = put_all(r, temp, err);

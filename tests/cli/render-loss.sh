@@ -127,6 +127,19 @@ C
     is "$(ls interrupted | tr '\n' ' ')$(ls -d interrupted.tmp-* 2>/dev/null)" 'cluster.yaml create.sh delete.sh on-node-configured tern-render.json ' "after the folder is whole, with nothing beside it"
 fi
 
+# ---- kill -9 while the folder is written
+if [ -n "${TERN_SANITIZE-}" ] || ! command -v gcc >/dev/null; then
+    skip "no preloaded library under a sanitizer, or without gcc"
+else
+    sed 's/SIGTERM/SIGKILL/' signal.c >kill.c; gcc -shared -fPIC -o kill.so kill.c
+    for form in pcluster slurm; do
+        run env LD_PRELOAD="$WORK/kill.so" tern cluster render "$template" --to $form -o "dead-$form"; status 137 "$form: kill -9 during the writing"
+        [ -n "$(compgen -G "dead-$form.tmp-*"; compgen -G "dead-$form/*.tmp-*")" ]; ok $? "$form: it leaves what it had written"
+        render "$template" --to $form -o "dead-$form"; status 0 "$form: the next rendering"
+        is "$(compgen -G "dead-$form*.tmp-*"; compgen -G "dead-$form/*.tmp-*")" '' "$form: the next rendering takes that away"
+    done
+fi
+
 # ---- CloudFormation: the file system and the bucket outlive updates and mistakes
 render "$template" --to cfn -o stack; status 0
 python3 - <<'P'

@@ -2,9 +2,13 @@
 #include "tests/unit/tap.h"
 
 #include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/base/temp.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -111,12 +115,62 @@ static void test_beside(void)
     free(below);
 }
 
+/* A process makes a folder and a file for `dir`, and is killed. */
+static void leave(const char *dir)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        char *temp = tern_fs_folder_beside_swept(dir, NULL), *file = tern_fs_temp_name(dir);
+        char *inside = temp ? tern_fs_join(temp, "file") : NULL;
+        if (inside && tern_fs_replace(inside, "x", 1, 0644, NULL) == 0 && tern_fs_temp(file) >= 0)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    waitpid(pid, NULL, 0);
+}
+
+/* Names that begin with `start` in the work folder. */
+static int count(const char *start)
+{
+    DIR *d = opendir(work);
+    int n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += tern_str_starts(e->d_name, start);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void test_swept(void)
+{
+    char *dir = at("swept"), *old = at("swept.tmp-abcdef"), *other = at("swept2");
+
+    mkdir(old, 0755);
+    leave(other);
+    leave(dir);
+    ok(count("swept.tmp-") == 3, "a killed process leaves its folder and its file");
+    char *temp = tern_fs_folder_beside_swept(dir, NULL);
+    ok(temp && count("swept.tmp-") == 2, "the next one for the same place takes both away");
+    ok(tern_fs_exists(old) && count("swept2.tmp-") == 2,
+       "a folder whose process is not known stays, and so do those of another place");
+    char *more = tern_fs_folder_beside_swept(dir, NULL);
+    ok(more && temp && tern_fs_exists(temp), "the folder of a process that lives stays");
+    free(more);
+    free(temp);
+    free(other);
+    free(old);
+    free(dir);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
         return 1;
     test_refused();
     test_beside();
+    test_swept();
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

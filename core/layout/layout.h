@@ -199,6 +199,9 @@ struct tern_layout {
                           */
     int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
 
+    char *sidecar;       /* its file's name; NULL: there is none */
+    char *sidecar_given; /* the settings that it has: "gres.neuron, virtual.nics" */
+
     struct tern_layout_vars *vars; /* NULL: no file of variables was given */
     int slurm_release; /* 2311 for 23.11, for which a site's files are; 0: lines that all take */
 

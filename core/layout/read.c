@@ -281,6 +281,8 @@ void tern_layout_free(struct tern_layout *l)
         free(l->storage[i].fsx_others);
     }
     free_settings(&l->custom);
+    free(l->sidecar);
+    free(l->sidecar_given);
     free(l->queues);
     free(l->storage);
     tern_layout_notes_free(l);

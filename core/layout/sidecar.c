@@ -42,6 +42,20 @@ static char *sidecar_path(const char *path)
     return tern_strf("%.*s.tern.yaml", (int)stem, path);
 }
 
+/* malloc'ed: the keys of its sections. */
+static char *given(const struct tern_yaml_node *root)
+{
+    struct tern_buf b = {0};
+
+    for (const struct tern_layout_key *k = sidecar; k->name; k++) {
+        const struct tern_yaml_node *section = tern_layout_map(root, k->name);
+        for (const struct tern_layout_key *in = k->of; section && in->name; in++)
+            if (tern_yaml_get(section, in->name))
+                tern_buf_printf(&b, "%s%s.%s", b.len ? ", " : "", k->name, in->name);
+    }
+    return b.data;
+}
+
 int tern_layout_read_sidecar(struct tern_layout *l, struct tern_err *err)
 {
     char *path = sidecar_path(l->path);
@@ -51,6 +65,7 @@ int tern_layout_read_sidecar(struct tern_layout *l, struct tern_err *err)
         return 0;
     }
     struct tern_yaml *doc = tern_yaml_load(path, err);
+    l->sidecar = tern_strdup(tern_fs_basename(path));
     free(path);
     if (!doc)
         return -1;
@@ -65,6 +80,7 @@ int tern_layout_read_sidecar(struct tern_layout *l, struct tern_err *err)
     l->virtual_nics = (int)tern_layout_int(tern_layout_map(root, "virtual"), "nics", 1);
     l->virtual_tmp_mib = (int)tern_layout_int(tern_layout_map(root, "virtual"), "tmp_mib", 0);
     l->topology_leaf = (int)tern_layout_int(tern_layout_map(root, "topology"), "leaf", 0);
+    l->sidecar_given = given(root);
     tern_yaml_free(doc);
     return 0;
 }

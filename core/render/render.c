@@ -11,11 +11,12 @@ const char tern_render_forms[] = "slurm, pcluster, cfn, hyperpod, batch";
 static const struct {
     const char *name;
     bool any_type; /* it needs to know nothing of the nodes' instance types */
+    bool own;      /* it heeds the layout's .tern.yaml */
     int (*make)(struct tern_render *r, struct tern_err *err);
 } forms[] = {
-    {"slurm", false, tern_render_slurm}, {"pcluster", true, tern_render_pcluster},
-    {"cfn", true, tern_render_cfn},      {"hyperpod", false, tern_render_hyperpod},
-    {"batch", false, tern_render_batch},
+    {"slurm", false, true, tern_render_slurm},  {"pcluster", true, false, tern_render_pcluster},
+    {"cfn", true, false, tern_render_cfn},      {"hyperpod", false, false, tern_render_hyperpod},
+    {"batch", false, false, tern_render_batch},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -80,6 +81,11 @@ int tern_render_make(struct tern_render *ret, const struct tern_layout *l, const
     rc = check_layout(l, forms[i].any_type, err);
     if (rc == 0)
         rc = forms[i].make(&r, err);
+    if (rc == 0 && !forms[i].own && l->sidecar_given)
+        tern_render_say(&r,
+                        "left out: %s of %s: `virtual` is for virtual clusters, the rest for the "
+                        "files of --to slurm",
+                        l->sidecar_given, l->sidecar);
     for (size_t k = 0; rc == 0 && k < r.n_files; k++) {
         if (r.file[k].program)
             fill_program(&r, &r.file[k]);

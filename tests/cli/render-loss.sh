@@ -140,6 +140,17 @@ else
     done
 fi
 
+# ---- cluster.tern.yaml: tern's own settings
+mkdir sidecar; cp "$template" sidecar/cluster.yaml
+printf 'gres: {neuron: false}\nvirtual: {nics: 2, tmp_mib: 256}\n' >sidecar/cluster.tern.yaml
+for form in pcluster cfn hyperpod batch; do
+    render sidecar/cluster.yaml --to $form -o "own-$form"; status 0
+    has out 'left out: gres.neuron, virtual.nics, virtual.tmp_mib of cluster.tern.yaml: ' "$form: the settings of cluster.tern.yaml that do not travel are told"
+    is "$(grep -c 'cluster.tern.yaml' out)" 1 "$form: by one line"
+done
+render sidecar/cluster.yaml --to slurm -o own-slurm; status 0; ! grep -q 'left out: gres' out; ok $? "slurm: gres.neuron is heeded, and not told"
+render "$template" --to cfn -o plain-cfn; ! grep -q tern.yaml out; ok $? "without the file nothing is said of it"
+
 # ---- CloudFormation: the file system and the bucket outlive updates and mistakes
 render "$template" --to cfn -o stack; status 0
 python3 - <<'P'

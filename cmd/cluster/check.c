@@ -52,7 +52,8 @@ int cluster_count_errors(const struct tern_layout *l, struct tern_err *err)
 /* EC2's quotas of vCPUs, by the beginning of an instance type. */
 static const struct {
     const char *begin, *name;
-} quotas[] = {{"trn", "Trn"}, {"hpc", "HPC"}, {"", "Standard (A, C, D, H, I, M, R, T, Z)"}};
+} quotas[] = {
+    {"trn", "Trn"}, {"hpc", "HPC"}, {"p", "P"}, {"", "Standard (A, C, D, H, I, M, R, T, Z)"}};
 enum { N_QUOTAS = sizeof quotas / sizeof *quotas };
 
 /* Of all nodes together, the head node included. */

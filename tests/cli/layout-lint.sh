@@ -118,7 +118,7 @@ finds reservation-id E 20 'an id of no reservation' "${queue}      CapacityReser
 finds reservation-id E 28 "an id of no reservation of a resource" "s/InstanceType: trn1.*/&\n          CapacityReservationTarget: {CapacityReservationId: mine}/"
 finds type-both E 28 'types in two ways' 's/InstanceType: trn1.32xlarge/&\n          Instances: [{InstanceType: trn1.32xlarge}]/'
 finds type-missing E 26 'no type' '/InstanceType: trn1/d'
-finds type-unknown W 27 'a type outside the catalogue' 's/trn1.32xlarge/p5.48xlarge/'
+finds type-unknown W 27 'a type outside the catalogue' 's/trn1.32xlarge/p6-b200.48xlarge/'
 finds type-reserved W 27 'the type of a reservation' "s/InstanceType: trn1.*/CapacityReservationTarget: {CapacityReservationId: cr-${A}0}/"
 finds type-arm E 27 'ARM nodes of an x86 head node' 's/trn1.32xlarge/hpc7g.16xlarge/'
 finds type-group E 27 'burstable nodes in a placement group' 's/trn1.32xlarge/t3.large/; /Efa/,+1d'
@@ -185,8 +185,8 @@ printf '{"N": 3}' >number.json; run tern cluster check vars.yaml --vars number.j
 printf '{"N": 3.0, "Head": "c5.4xlarge"}' >number.json; run tern cluster check vars.yaml --vars number.json; status 2; one_line; err_has 'number.json: N: a number with a point loses its last zeros. Write it in quotes.'
 
 # ---- the same judgement where nodes are made
-sed 's/trn1.32xlarge/p5.48xlarge/' "$template" >p5.yaml
-run tern cluster render p5.yaml; status 2; err_has 'CPUs and memory of p5.48xlarge are not in'
+sed 's/trn1.32xlarge/p6-b200.48xlarge/' "$template" >p5.yaml
+run tern cluster render p5.yaml; status 2; err_has 'CPUs and memory of p6-b200.48xlarge are not in'
 run tern cluster render bad.yaml; status 2; err_has 'bad.yaml: 3 errors'
 run tern cluster up bad.yaml; status 2; err_has 'bad.yaml:22: error: value-form'
 tap_done

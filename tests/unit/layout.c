@@ -62,6 +62,14 @@ static void test_catalogue(void)
        "trn1.32xlarge: 128 CPUs in 2x32x2, 16 devices, 32 NeuronCores, 8 EFA");
     t = tern_layout_instance("trn1.2xlarge");
     ok(t && tern_layout_vcpus(t) == 8 && t->chips == 1 && t->efa == 0, "trn1.2xlarge has no EFA");
+    t = tern_layout_instance("p5.48xlarge");
+    ok(t && tern_layout_vcpus(t) == 192 && t->memory_mib == 2097152 && t->efa == 32 && !t->chips,
+       "p5.48xlarge: 192 CPUs, 2 TiB, 32 EFA, no Neuron device");
+    t = tern_layout_instance("p5en.48xlarge");
+    ok(t && tern_layout_vcpus(t) == 192 && t->efa == 16, "p5en.48xlarge: 192 CPUs, 16 EFA");
+    t = tern_layout_instance("p4d.24xlarge");
+    ok(t && tern_layout_vcpus(t) == 96 && t->memory_mib == 1179648 && t->efa == 4,
+       "p4d.24xlarge: 96 CPUs, 1152 GiB, 4 EFA");
     ok(!tern_layout_instance("trn1.32xl"), "an unknown instance type has no row");
     is(tern_layout_instance_near("trn1.32xl"), "trn1.32xlarge",
        "the nearest instance type is suggested");

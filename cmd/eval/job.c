@@ -40,19 +40,10 @@ int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err)
 
 /* ---------------------------------------------------------------- the run and its recipe */
 
-/* --ledger, TERN_LEDGER, or the site's; NULL with `err`.  malloc'ed. */
+/* --ledger, TERN_LEDGER, the site's, or the one here; NULL with `err`.  malloc'ed. */
 static char *named_ledger(struct tern_err *err)
 {
-    if (eval.ledger)
-        return tern_strdup(eval.ledger);
-    struct tern_site *site = tern_site_load(NULL, err);
-    char *dir = site && site->ledger ? tern_strdup(site->ledger) : NULL;
-    if (site && !dir)
-        tern_err_set(err, TERN_USAGE,
-                     "no ledger is named. Give --ledger DIR or set TERN_LEDGER (a recipe's "
-                     "ledger.dir).");
-    tern_site_free(site);
-    return dir;
+    return eval.ledger ? tern_strdup(eval.ledger) : tern_site_find_ledger(err);
 }
 
 static int open_run(struct eval_run *run, const char *ledger, const char *typed,

@@ -32,7 +32,7 @@ static const struct tern_opt opts[] = {
      .help = "with --choices, put BOS before each context; default: as the tokenizer does"},
     {"no-bos", 0, TERN_OPT_FLAG, .to.flag = &eval.no_bos, .help = "or do not"},
     {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &eval.ledger,
-     .help = "the ledger's folder, for RUN"},
+     .help = "the ledger's folder, for RUN; default: that of the site settings, else ./ledger"},
     {"ranks", 0, TERN_OPT_INT, "N", .to.integer = &eval.ranks,
      .help = "so many ranks on this machine; in a Slurm job: srun --mpi=pmix tern eval"},
     {"only", 0, TERN_OPT_FLAG, .to.flag = &eval.only,

@@ -16,19 +16,9 @@ struct show_options show;
 
 int show_want_ledger(struct tern_err *err)
 {
-    if (show.ledger)
-        return 0;
-    struct tern_site *site = tern_site_load(NULL, err);
-    if (!site)
-        return -1;
-    if (site->ledger)
-        show.ledger = tern_strdup(site->ledger); /* until the program ends */
-    tern_site_free(site);
-    if (show.ledger)
-        return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "no ledger is named. Give --ledger DIR or set TERN_LEDGER (a recipe's "
-                        "ledger.dir).");
+    if (!show.ledger)
+        show.ledger = tern_site_find_ledger(err); /* until the program ends */
+    return show.ledger ? 0 : -1;
 }
 
 int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *err)

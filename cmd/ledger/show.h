@@ -17,7 +17,8 @@ extern struct show_options show;
 #define SHOW_OPT_LEDGER                                                                            \
     {                                                                                              \
         "ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &show.ledger,        \
-                                             .help = "the ledger's folder"                         \
+                                             .help = "the ledger's folder; default: that of the "  \
+                                                     "site settings, else ./ledger"                \
     }
 #define SHOW_OPT_ALL                                                                               \
     {                                                                                              \

@@ -20,18 +20,9 @@ static const char *ledger, *ranks, *attempt, *since, *pattern, *job;
 
 static int want_ledger(struct tern_err *err)
 {
-    if (ledger)
-        return 0;
-    struct tern_site *site = tern_site_load(NULL, err);
-    if (!site)
-        return -1;
-    if (site->ledger)
-        ledger = tern_strdup(site->ledger); /* until the program ends */
-    tern_site_free(site);
-    return ledger ? 0
-                  : tern_err_set(err, TERN_USAGE,
-                                 "no ledger is named. Give --ledger DIR or set TERN_LEDGER (a "
-                                 "recipe's ledger.dir).");
+    if (!ledger)
+        ledger = tern_site_find_ledger(err); /* until the program ends */
+    return ledger ? 0 : -1;
 }
 
 static int find_run(const char *words, char id[TERN_ULID_SIZE], struct tern_err *err)
@@ -129,7 +120,7 @@ int main(int argc, char **argv)
 {
     static const struct tern_opt opts[] = {
         {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &ledger,
-         .help = "the ledger's folder"},
+         .help = "the ledger's folder; default: that of the site settings, else ./ledger"},
         {"job", 'j', TERN_OPT_TEXT, "JOBID", .to.text = &job,
          .help = "the run of this Slurm job (4711, or 4711_3 of an array), in place of RUN"},
         {"follow", 'f', TERN_OPT_FLAG, .to.flag = &logs.follow,

@@ -61,7 +61,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_HEALTH_ROOT", "",
      "For tests: the folder in which tern looks for /sys, /dev, /proc and HyperPod's folder."},
     {"TERN_HEALTH_SKIP", "", "Checks that `tern health` leaves out, with commas between."},
-    {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
+    {"TERN_LEDGER", "",
+     "The ledger's folder, for `tern ledger` and `tern metric`; else that of the site settings, "
+     "else for reading the folder ledger here."},
     {"TERN_LIVENESS", "5",
      "Seconds without a sign of life after which an awaited rank counts as stopped or frozen; 0: "
      "only TERN_DEADLINE counts."},

@@ -1,5 +1,6 @@
 #include "core/site/site.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/page.h"
@@ -14,6 +15,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char usual[] = "/etc/tern/tern.yaml";
@@ -319,6 +321,42 @@ int tern_site_fill(const struct tern_site *s, struct tern_recipe *r, struct tern
         r->launch.restarts = s->restarts_max;
     }
     return 0;
+}
+
+/* "ledger", malloc'ed; NULL: there is none, or another user made it. */
+static char *ledger_here(bool *ret_other)
+{
+    static const char *const parts[] = {"ledger/runs", "ledger/u", "ledger/ledger.db"};
+    struct stat st;
+    bool is = false;
+
+    *ret_other = false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        is = is || tern_fs_exists(parts[i]);
+    if (!is || TERN_AGAIN(lstat("ledger", &st)) < 0)
+        return NULL;
+    *ret_other = !S_ISDIR(st.st_mode) || (st.st_uid != geteuid() && st.st_uid != 0);
+    return *ret_other ? NULL : tern_strdup("ledger");
+}
+
+char *tern_site_find_ledger(struct tern_err *err)
+{
+    struct tern_site *site = tern_site_load(NULL, err);
+    bool other = false;
+
+    if (!site)
+        return NULL;
+    char *dir = site->ledger ? tern_strdup(site->ledger) : ledger_here(&other);
+    tern_site_free(site);
+    if (!dir && other)
+        tern_err_set(err, TERN_USAGE,
+                     "no ledger is named, and the folder ledger here is a link or another user's. "
+                     "If you mean it: --ledger ledger.");
+    else if (!dir)
+        tern_err_set(err, TERN_USAGE,
+                     "no ledger is named, and the current folder has none. Give --ledger DIR or "
+                     "set TERN_LEDGER (a recipe's ledger.dir).");
+    return dir;
 }
 
 void tern_site_describe(struct tern_page *page)

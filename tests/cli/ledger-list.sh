@@ -15,6 +15,19 @@ make cpt-b ann 2.0e-4 1 20 node_fail
 make sft bob 0.0001 1 30 done
 export WRITER_SPEED=2 WRITER_STEPS=1500; make live bob 3e-5 1 40; live=$id; unset WRITER_SPEED
 
+# ---- ./ledger, where no ledger is named
+printf 'version: 1\n' >site.yaml; own='env -u TERN_LEDGER TERN_CONFIG='$WORK/site.yaml
+run $own tern ledger list -P -n -o name -N sft; status 0 "the folder ledger here is the last resort"; is "$(cat out)" sft "list reads the folder ledger here"
+run $own tern ledger show sft; status 0 "show reads it, too"
+run $own tern logs sft; err_has 'no logs' "logs finds the run of the folder ledger here"
+mkdir elsewhere elsewhere/ledger; (cd elsewhere && run $own tern ledger list; mv out err ..; exit $rc); rc=$?; status 2 "a folder ledger that is no ledger does not count"
+err_has 'no ledger is named, and the current folder has none'; one_line
+ln -s "$WORK/ledger" linked; mkdir odd-place; ln -s "$WORK/ledger" odd-place/ledger
+(cd odd-place && run $own tern ledger list; mv out err ..; exit $rc); rc=$?; status 2 "a link called ledger is not taken unasked"; err_has "the folder ledger here is a link or another user's"
+printf 'version: 1\nledger: {dir: %s/odd-place}\n' "$WORK" >far.yaml
+run env -u TERN_LEDGER TERN_CONFIG="$WORK/far.yaml" tern ledger list -P -n; is "$(cat out)" '' "the site's ledger wins over the folder ledger here"
+rm -r linked odd-place elsewhere
+
 # ---- the default view
 run tern ledger list; status 0
 has out "running    4711  40/1500 1.6557   500 49 min " "a running run shows its progress, tokens a second and the time that is left"

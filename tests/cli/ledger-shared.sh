@@ -141,6 +141,11 @@ printf 'version: 1\nledger: {dir: %s, mode: private}\n' "$WORK/all" >tern.yaml; 
 printf 'version: 1\nname: settled\nlaunch: {health: off}\nworkload: {command: [true]}\n' >w$B/settled.yaml
 (export TERN_CONFIG=$WORK/tern.yaml; train $B settled; exit $rc); rc=$?; status 0 "a run with a site's ledger.mode"
 is "$(mode all/u/$B/runs/*)" 700 "a site's ledger.mode holds where the recipe has none"
+# ---- ./ledger, where no ledger is named: not another user's
+mkdir -m 1777 there; mkdir -p there/ledger/runs; chown -R $H there/ledger
+(cd there && run as $A env -u TERN_LEDGER tern ledger list; mv out err ..; exit $rc); rc=$?; status 2 "the folder ledger here that another user made is not taken unasked"; err_has "the folder ledger here is a link or another user's"
+chown -R $A there/ledger; (cd there && run as $A env -u TERN_LEDGER tern ledger list; mv out err ..; exit $rc); rc=$?; status 0 "one's own is"
+
 L=$WORK/umask; mkdir -m 755 umask; chown $A umask; recipe $A quiet; (umask 077; train $A quiet; exit $rc); rc=$?; status 0 "a run with umask 077"
 is "$(find umask -mindepth 1 -perm /077)" "" "without a mode the umask decides who may read a run"
 L=$WORK/wide; mkdir -m 755 wide; chown $A wide; recipe $A loud ", mode: all"; (umask 077; train $A loud; exit $rc); rc=$?; status 0

@@ -83,7 +83,7 @@ run tern logs nothing; status 2; one_line
 run tern logs --rank x; status 2; one_line; err_has '0,4-7'
 run tern logs --attempt 7; status 2; one_line
 run tern logs --grep '('; status 2; one_line
-TERN_LEDGER='' run tern logs; status 2; one_line; err_has TERN_LEDGER
+mkdir -p bare; (cd bare && TERN_LEDGER='' run tern logs; mv out err ..; exit $rc); rc=$?; status 2 "tern logs without a ledger"; one_line; err_has TERN_LEDGER
 
 # ---- attempts
 recipe again 'echo "attempt of $(cat n)"; exit ${CODE:-0}' 1 ; printf 'checkpoint: {dir: ck}\nlaunch: {restarts: 0}\n' >>again.yaml

@@ -44,12 +44,19 @@ static void catch_signals(void)
     sigaction(SIGHUP, &sa, NULL);
 }
 
-/* A model that was trained by way of tokenizer.json may have met other ids. */
+/* A model that was trained by way of tokenizer.json or AutoTokenizer may have met other ids. */
 static void warn_of_other_ids(const struct tern_token *t)
 {
     const char *probe = tern_token_disagree(text.tokenizer, t);
+    const char *other = probe ? NULL : tern_token_auto_differs(text.tokenizer, t);
     char shown[64];
 
+    if (other)
+        tern_warn(
+            "%s: AutoTokenizer of transformers 5 reads it as LlamaTokenizer: it puts no space "
+            "before a text that begins with one, and gives other ids to \"%s\". Those of %s "
+            "are written.",
+            text.tokenizer, other, tern_fs_basename(tern_token_path(t)));
     if (!probe)
         return;
     json_t *j = json_string(probe);

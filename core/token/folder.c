@@ -212,3 +212,40 @@ int tern_token_specials(struct tern_token *t, const char *file, struct tern_err 
                   bos ? ", as BOS " : "", bos ? bos : "");
     return 0;
 }
+
+/* ---- AutoTokenizer ---- */
+
+static bool is_llama_class(const char *folder)
+{
+    char *path = tern_fs_join(folder, "tokenizer_config.json");
+    json_t *j = tern_fs_exists(path) ? load(path, NULL) : NULL;
+    const char *class = json_string_value(json_object_get(j, "tokenizer_class"));
+    const bool is =
+        class && (strcmp(class, "LlamaTokenizer") == 0 || strcmp(class, "LlamaTokenizerFast") == 0);
+
+    json_decref(j);
+    free(path);
+    return is;
+}
+
+const char *tern_token_auto_differs(const char *folder, const struct tern_token *t)
+{
+    static const char probe[] = " a", mark[] = "\xe2\x96\x81";
+    struct tern_token_encoder *a = NULL, *b = NULL;
+    const uint32_t *with, *without; /* ids of the probe, and of it without its space */
+    size_t n = 0, m = 0, len = 0;
+    bool differs = false;
+
+    if (is_llama_class(folder) && (a = tern_token_encoder_new(t, NULL)) &&
+        (b = tern_token_encoder_new(t, NULL)) &&
+        tern_token_encode(a, probe, strlen(probe), &with, &n, NULL) == 0 &&
+        tern_token_encode(b, probe + 1, strlen(probe) - 1, &without, &m, NULL) == 0 && m) {
+        /* In a vocabulary of bytes the class is not taken, and no space is put before a text. */
+        const char *first = tern_token_piece(t, without[0], &len);
+        differs = len >= strlen(mark) && memcmp(first, mark, strlen(mark)) == 0 &&
+                  (n != m || memcmp(with, without, n * sizeof *with) != 0);
+    }
+    tern_token_encoder_free(b);
+    tern_token_encoder_free(a);
+    return differs ? probe : NULL;
+}

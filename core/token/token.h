@@ -67,6 +67,11 @@ const char *tern_token_format(const struct tern_token *t);
  * the latter cannot be read); else the first of those texts, a constant. */
 const char *tern_token_disagree(const char *folder, const struct tern_token *t);
 
+/* Of a folder whose tokenizer_config.json names the class LlamaTokenizer: AutoTokenizer of
+ * transformers 5 takes of it the vocabulary alone, and puts no space before a text that begins with
+ * one, whatever the files say.  NULL where `t` does the same; else such a text, a constant. */
+const char *tern_token_auto_differs(const char *folder, const struct tern_token *t);
+
 /* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
  * over the normaliser's flags; of a vocabulary of bytes over the bytes of the ids that are neither
  * special nor added (token.c says exactly how).  It does not depend on the format: scores, and a

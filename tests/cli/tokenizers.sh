@@ -51,6 +51,26 @@ status 0; err_has 'tokenizer.model is read, not tokenizer.json' "a folder with b
 err_has 'tokenizer.model and tokenizer.json differ, first in the ids of " "' "where both give other ids, a warning names a text"
 run tern data info --json both.tds; out_has '"tokenizer_format": "sentencepiece"' "the set was made with the model"
 
+mkdir llama && cp "$ROOT/tests/golden/spm-bpe-800.model" llama/tokenizer.model
+run tern data build -t llama -o llama.tds a.txt
+status 0; ! grep -q AutoTokenizer err; ok $? "a folder that names no class of tokenizers: nothing is said of AutoTokenizer"
+for class in LlamaTokenizer LlamaTokenizerFast PreTrainedTokenizerFast; do
+    echo "{\"tokenizer_class\": \"$class\"}" >llama/tokenizer_config.json
+    run tern data build -t llama -o llama.tds a.txt
+    status 0 "a folder of class $class"
+    case $class in
+    Llama*) err_has 'gives other ids to " a". Those of tokenizer.model are written' "$class: a warning names a text that AutoTokenizer reads otherwise" ;;
+    *) ! grep -q AutoTokenizer err; ok $? "$class: nothing is said of AutoTokenizer" ;;
+    esac
+done
+rm llama/tokenizer.model && cp json/tokenizer.json llama
+echo '{"tokenizer_class": "LlamaTokenizer"}' >llama/tokenizer_config.json
+run tern data build -t llama -o llama.tds a.txt
+err_has 'gives other ids to " a". Those of tokenizer.json are written' "a tokenizer.json that puts a space before every text: so does a warning"
+sed -i 's/"type": "Prepend", "prepend": "▁"/"type": "NFC"/' llama/tokenizer.json
+run tern data build -t llama -o llama.tds a.txt
+status 0; ! grep -q AutoTokenizer err; ok $? "a tokenizer.json that puts no space before a text: nothing is said of AutoTokenizer"
+
 mkdir words && tokenizer WordPiece >words/tokenizer.json
 run tern data build -t words -o c.tds a.txt
 status 2; err_has "a model of type 'WordPiece' is not supported" "another algorithm is refused by name"

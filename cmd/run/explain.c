@@ -158,10 +158,15 @@ static int assume(const struct explain *e, struct scene *s, struct tern_err *err
     if (e->nodes > MOST)
         return tern_err_set(err, TERN_USAGE, "--nodes: at most %d", (int)MOST);
     rc = e->cluster ? from_layout(e, s, &a, err) : flat(e, s, &a, err);
+    const size_t spares = (size_t)e->options.recipe->launch.spares;
+    if (rc == 0 && spares >= a.n)
+        rc = tern_recipe_fail(e->options.recipe, "launch.spares", err,
+                              "%zu nodes in reserve of %zu: none is left to work.", spares, a.n);
     if (rc == 0) {
         s->place.slurm = true;
-        s->place.nodes = (int64_t)a.n;
-        rc = tern_place_order_make(a.hosts, a.where, a.n, e->options.recipe,
+        s->place.nodes = (int64_t)(a.n - spares);
+        s->reserve = tern_slurm_hosts_compress(a.hosts + a.n - spares, spares);
+        rc = tern_place_order_make(a.hosts, a.where, a.n - spares, e->options.recipe,
                                    tern_place_ranks_on_node(&s->place, e->options.recipe),
                                    &s->order, err);
     }

@@ -24,6 +24,12 @@ out_has 'srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --distribution=block' 'th
 out_has " 'it'\\''s'" 'quoted for a shell' # the line is broken where the build folder's path ends
 [ ! -e ledger ]; ok $? 'nothing is begun'
 
+run tern run --explain run.yaml -N 5 --set launch.spares=1
+status 0; narrow
+out_has 'nxd: 4 nodes x 32 ranks = 128: ' 'the node in reserve does not compute'
+out_has 'In reserve (launch.spares): node-5' 'and is named'
+run tern run --explain run.yaml -N 1 --set launch.spares=1; status 2; err_has 'none is left to work'; one_line
+
 run tern run --explain run.yaml -c cluster.yaml
 status 0; narrow
 [ "$(wc -l <out)" -lt 90 ]; ok $? '64 nodes x 32 ranks: equal rows are one'

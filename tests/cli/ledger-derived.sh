@@ -120,4 +120,28 @@ if [ "$(id -u)" = 0 ]; then
 else
     skip "another user's reading wants root"
 fi
+# ---- pictures of a long run come from parts of its curves, behind the pages of run.db, or from its values
+export TERN_LEDGER=$WORK/long; mkdir long
+"$TOOLS/ledger-writer" long new 1 0 1 3000 node_fail >ids; id=$(head -1 ids)
+"$TOOLS/ledger-writer" long "$id" 2 2200 2201 4000 done >/dev/null
+pictures() {
+    for o in "" --log --ascii "--rows 40"; do
+        COLUMNS=90 LC_ALL=C.UTF-8 tern ledger plot latest loss $o; LC_ALL=C.UTF-8 tern ledger plot latest loss lr $o
+    done
+}
+r=long/runs/$id/run.db
+pictures >every; [ ! -e $r ] && [ -s every ]; ok $? "a run of 4,000 steps is drawn before its first fold"
+run tern ledger fold; status 0
+is "$(tail -c 40 $r | head -c 8)" ternpart "a fold puts parts of curves behind the pages of run.db"
+is "$(sqlite3 -readonly $r 'PRAGMA integrity_check')" ok "sqlite3 finds run.db sound with them"
+pictures >now; cmp -s every now; ok $? "plot: pictures from parts of curves are those from every value" || diff every now | head -20
+chmod 600 $r; printf '\125' | dd of=$r bs=1 seek=$(($(stat -c %s $r) - 5000)) conv=notrunc 2>/dev/null
+pictures >now; cmp -s every now; ok $? "plot: where parts of curves are damaged, pictures are those from every value" || diff every now | head -20
+run tern ledger verify; status 1 "verify finds the damage"; has out "its parts of curves, from which pictures are drawn, are not what its rows say"
+run tern ledger fold; status 0; run tern ledger verify; status 0 "the next fold makes these parts again"
+sqlite3 -readonly $r ".backup copy.db"; chmod 600 $r; cp copy.db $r
+pictures >now; cmp -s every now; ok $? "plot: a copy by sqlite3, which has no parts of curves, is drawn from every value"
+run tern ledger verify; status 0 "verify takes such a copy for no damage"
+run tern ledger fold; status 0; is "$(tail -c 40 $r | head -c 8)" ternpart "the next fold makes its parts"
+
 tap_done

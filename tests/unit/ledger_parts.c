@@ -56,6 +56,8 @@ static struct tern_ledger_spool *begin_attempt(const char *run, unsigned attempt
                                         .resumed_step = known ? done - back : -1};
     *from = done - back + 1;
     tern_ledger_spool_attempt_begin(w, &begin, &err);
+    if (known && draw_int(3) == 0) /* an evaluation of the step it resumed from */
+        write_steps(w, *from - 1, *from);
     return w;
 }
 
@@ -206,6 +208,55 @@ static void look(const char *run, struct seen *seen)
     }
     seen->wrong += !l;
     tern_ledger_close(l);
+}
+
+/* Two parts, far from each other, of three points each: a line joins them unless there is a value
+ * that is not finite at the end of the first or the beginning of the second. */
+static void test_breaks(void)
+{
+    const double x[] = {0, 1, 2, 100000, 100001, 100002};
+    char *joined = NULL;
+
+    for (int where = 0; where < 4; where++) {
+        const bool behind = where & 1, before = where & 2;
+        double y[] = {1, 2, 3, 300, 200, 100};
+        struct tern_report_part parts[] = {{.finite = behind ? 2 : 3,
+                                            .x0 = 0,
+                                            .x1 = behind ? 1 : 2,
+                                            .first = 1,
+                                            .last = behind ? 2 : 3,
+                                            .low = 1,
+                                            .high = behind ? 2 : 3,
+                                            .broken_behind = behind},
+                                           {.finite = before ? 2 : 3,
+                                            .x0 = before ? 100001 : 100000,
+                                            .x1 = 100002,
+                                            .first = before ? 200 : 300,
+                                            .last = 100,
+                                            .low = 100,
+                                            .high = before ? 200 : 300,
+                                            .broken_before = before}};
+        struct tern_report_line a = {.x = x, .y = y, .n = 6},
+                                b = {.parts = parts, .n_parts = 2, .n = 6, .label = "metric"};
+        y[2] = behind ? NAN : y[2];
+        y[3] = before ? NAN : y[3];
+        ok(same_pictures(&a, &b),
+           "a value that is not finite %s%s%s: a picture from parts breaks "
+           "its line where one from points does",
+           behind ? "at a part's end" : "", behind && before ? ", and " : "",
+           before   ? "at a part's beginning"
+           : behind ? ""
+                    : "nowhere");
+        struct tern_report_plot p = {.columns = 80, .rows = 24, .lines = &b, .n_lines = 1};
+        struct tern_buf drawn = {0};
+        tern_report_plot(&drawn, &p);
+        if (where)
+            ok(strcmp(drawn.data, joined) != 0, "such a break is seen");
+        else
+            joined = tern_strdup(drawn.data);
+        tern_buf_free(&drawn);
+    }
+    free(joined);
 }
 
 /* ---------------------------------------------------------------- runs of every kind */
@@ -361,6 +412,7 @@ int main(void)
 {
     ledger_begin();
     srand48(7);
+    test_breaks();
     test_random();
     test_damage();
     return ledger_end();

@@ -23,7 +23,7 @@ static void on_signal(int number)
 static const char *out, *sha256;
 static struct tern_opt_list include, exclude;
 static int64_t threads;
-static bool list_only;
+static bool list_only, replace;
 
 /* The last part of the source's name. */
 static char *folder_of(const char *url)
@@ -85,6 +85,7 @@ static int run_fetch(int n_args, char **args, struct tern_err *err)
                                  .n_exclude = exclude.n,
                                  .sha256 = sha256,
                                  .threads = (unsigned)threads,
+                                 .replace = replace,
                                  .stop = &stopped};
     struct tern_fetch_list list;
     int rc = 0;
@@ -115,6 +116,8 @@ static const struct tern_opt opts[] = {
      .help = "print sizes and paths, and fetch nothing"},
     {"sha256", 0, TERN_OPT_TEXT, "HEX", .to.text = &sha256,
      .help = "the digest that the one file must have"},
+    {"replace", 0, TERN_OPT_FLAG, .to.flag = &replace,
+     .help = "also replace files that are there and are not those of the source"},
     {"threads", 0, TERN_OPT_INT, "N", .def = "4", .to.integer = &threads,
      .help = "files that are fetched at once"},
     {0},
@@ -131,7 +134,8 @@ int main(int argc, char **argv)
             "s3://BUCKET/PREFIX/ or https://HOST/FILE. Files get their names when all are there "
             "and match the digests that the server lists. Until then they wait in "
             "DIR/.tern-fetch: after a failure the same command goes on where it stopped. A file "
-            "that is there already is not fetched again. Of a model that has .safetensors files, "
+            "that is there already is not fetched again; another file of that name is left as it "
+            "is, and the fetch refused, without --replace. Of a model that has .safetensors files, "
             "the same weights in other formats are left out, unless --include asks for them.\n"
             "\n"
             "A hub's token is HF_TOKEN, or what `huggingface-cli login` stored; another hub is "

@@ -62,6 +62,8 @@ static int write_file(struct report_runs *r, const char *to, const char *title,
     uint64_t bytes = 0;
     char text[32];
 
+    if (tern_fs_check_out(to, err) < 0)
+        return -1;
     if (!tern_report_page_is(to))
         return tern_err_set(err, TERN_USAGE,
                             "%s: exists and is no page of tern ledger report; it is left as it "

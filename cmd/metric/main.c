@@ -43,19 +43,36 @@ static int take_line(struct tern_ledger_spool *s, struct tern_intake_metric *m, 
                : 0;
 }
 
+/* Is each word NAME=VALUE?  Then the line was meant for the ledger. */
+static bool is_of_values(const char *line)
+{
+    bool any = false;
+
+    for (const char *s = line + strspn(line, " \t\r"); *s; s += strspn(s, " \t\r")) {
+        const size_t len = strcspn(s, " \t\r");
+        const char *eq = memchr(s, '=', len);
+        if (!eq || eq == s)
+            return false;
+        any = true;
+        s += len;
+    }
+    return any;
+}
+
 /* A line of standard input is like the arguments of one call.  The input is read to its end, since
- * a trainer that prints there would not survive its reader.  It may print other lines: they are an
- * error only when no value came. */
+ * a trainer that prints there would not survive its reader.  Lines of values that cannot be taken
+ * are an error in the end.  It may print other lines: they are one only when no value came. */
 static int lines(struct tern_ledger_spool *s, struct tern_intake_metric *m, struct tern_err *err)
 {
     static char line[TERN_INTAKE_METRIC_LINE];
-    unsigned long number = 0, bad = 0, lost = 0;
+    unsigned long number = 0, bad = 0, lost = 0; /* lost: values that were meant */
     enum tern_code code = TERN_OK;
     ssize_t len;
 
     while ((len = next_line(line)) >= 0) {
         struct tern_err why = {0};
         number++;
+        const bool values = is_of_values(line); /* before it is cut into words */
         if (take_line(s, m, line, len, &why) == 0)
             continue;
         for (char *c = why.text; *c; c++)
@@ -63,7 +80,7 @@ static int lines(struct tern_ledger_spool *s, struct tern_intake_metric *m, stru
                 *c = '?';
         if (bad++ == 0)
             tern_warn("standard input, line %lu: %s (further ones are counted)", number, why.text);
-        lost += why.code != TERN_USAGE;
+        lost += values || why.code != TERN_USAGE;
         if (code == TERN_OK || why.code != TERN_USAGE)
             code = why.code;
     }
@@ -122,8 +139,8 @@ int main(int argc, char **argv)
     static const struct tern_opt opts[] = {
         {"stdin", 0, TERN_OPT_FLAG, .to.flag = &from_stdin,
          .help =
-             "go on with lines of standard input, each like the arguments of one call; others are "
-             "counted, and make its status 2"},
+             "go on with lines of standard input, each like the arguments of one call; other lines "
+             "are counted; values that cannot be taken make its status 2"},
         {0},
     };
     static const struct tern_cmd cmd = {

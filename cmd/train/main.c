@@ -164,6 +164,16 @@ static void introduce(int rank)
                   "are used by trainers made for them, launched through workload.command");
 }
 
+static int check_recipe(struct tern_recipe *r, struct tern_err *err)
+{
+    if (tern_inputs_length(r, err) < 0)
+        return -1;
+    return r->workload.command
+               ? tern_recipe_fail(r, "workload.command", err,
+                                  "this recipe's trainer is not tern's. `tern run` launches it.")
+               : 0;
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     struct tern_recipe *recipe = NULL;
@@ -180,17 +190,14 @@ static int run(int n, char **args, struct tern_err *err)
     recipe = tern_recipe_load(args[0], overrides.values, overrides.n, err);
     if (!recipe)
         return -1;
-    if (tern_inputs_length(recipe, err) < 0)
+    if (check_recipe(recipe, err) < 0)
         goto out;
-    if (recipe->workload.command) {
-        tern_recipe_fail(recipe, "workload.command", err,
-                         "this recipe's trainer is not tern's. `tern run` launches it.");
-        goto out;
-    }
     if (explain_only || cluster || nodes >= 0) {
         rc = explain(recipe, err);
         goto out;
     }
+    if (profile && *profile && tern_train_profile_check(profile, err) < 0)
+        goto out;
     if (tern_tensor_start((int)recipe->launch.threads, (int)recipe->launch.ranks_per_node, err) < 0)
         goto out;
     catch_signals();

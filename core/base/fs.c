@@ -73,6 +73,24 @@ int tern_fs_temp(char *path)
     return TERN_AGAIN(temp_open(path));
 }
 
+int tern_fs_check_out(const char *path, struct tern_err *err)
+{
+    struct stat st;
+
+    if (TERN_AGAIN(lstat(path, &st)) < 0)
+        return errno == ENOENT ? 0 : tern_err_sys(err, "%s", path);
+    if (S_ISLNK(st.st_mode))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: is a link, which a file would replace. Name what it leads to, or "
+                            "another file.",
+                            path);
+    return S_ISREG(st.st_mode)
+               ? 0
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: is %s, which a file would replace. Name a file.", path,
+                              S_ISDIR(st.st_mode) ? "a folder" : "a device, pipe or socket");
+}
+
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
 {
     struct stat there;

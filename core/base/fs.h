@@ -28,6 +28,10 @@ struct tern_fs_new {
     char *path, *temp; /* owned */
 };
 
+/* A file that a user named may be written: TERN_USAGE where `path` is a link, which a rename would
+ * replace (/dev/stdout is one), or is there and is no regular file. */
+int tern_fs_check_out(const char *path, struct tern_err *err);
+
 /* TERN_USAGE where `path` exists and is not a regular file: a rename would replace a device. */
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err);
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err);

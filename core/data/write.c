@@ -145,6 +145,9 @@ static int check_out(const char *path, struct tern_err *err)
 {
     char magic[sizeof TERN_TDS_MAGIC - 1] = "";
     struct stat st;
+
+    if (tern_fs_check_out(path, err) < 0)
+        return -1;
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     bool set = false;
 

@@ -8,7 +8,7 @@
  *
  * Files wait in DIR/.tern-fetch, where the next call goes on with them, until all are there and
  * their digests are right; then they get their names.  A file that is in DIR already and right is
- * not fetched. */
+ * not fetched; one that differs is replaced only where the caller says so. */
 #ifndef TERN_FETCH_FETCH_H
 #define TERN_FETCH_FETCH_H
 
@@ -59,6 +59,7 @@ struct tern_fetch_how {
     size_t n_include, n_exclude;
     const char *sha256; /* of https:// and of one object; NULL: not known */
     unsigned threads;   /* files at once; 0: 4 */
+    bool replace;       /* files that are there and differ, else TERN_USAGE, and nothing changes */
     const int *stop;
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t all_bytes);
     void *ctx;

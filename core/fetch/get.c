@@ -115,6 +115,55 @@ static int is_there(const char *path, const struct tern_fetch_file *f, struct te
     return rc;
 }
 
+/* Does what has the file's name differ from it for certain, before it is fetched?  An MD5 may be of
+ * encrypted contents. */
+static bool is_other(const char *path, const struct tern_fetch_file *f)
+{
+    struct stat st;
+
+    return TERN_AGAIN(stat(path, &st)) == 0 &&
+           (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->bytes ||
+            f->kind == TERN_FETCH_SHA256 || f->kind == TERN_FETCH_GIT_SHA1);
+}
+
+static int refuse_other(const char *path, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: is there, and is not the file of the source; it is left as it is. "
+                        "--replace takes its place; -o names another folder.",
+                        path);
+}
+
+/* 1: the same bytes; 0: others, or one of them is not there; -1. */
+static int same_bytes(const char *path, const char *other, struct tern_err *err)
+{
+    enum { PIECE = 1 << 20 };
+    const int a = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const int b = TERN_AGAIN(open(other, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    char *piece = tern_alloc(2, PIECE, "pieces of files", err);
+    struct stat of_a, of_b;
+    int rc = piece ? 0 : -1;
+
+    if (rc == 0 && a >= 0 && b >= 0 && fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 &&
+        S_ISREG(of_a.st_mode) && of_a.st_size == of_b.st_size)
+        rc = 1;
+    for (off_t at = 0; rc == 1 && at < of_a.st_size;) {
+        const size_t len = of_a.st_size - at < PIECE ? (size_t)(of_a.st_size - at) : PIECE;
+        if (tern_fs_pread(a, piece, len, (uint64_t)at, path, err) < 0 ||
+            tern_fs_pread(b, piece + PIECE, len, (uint64_t)at, other, err) < 0)
+            rc = -1;
+        else if (memcmp(piece, piece + PIECE, len) != 0)
+            rc = 0;
+        at += (off_t)len;
+    }
+    free(piece);
+    if (a >= 0)
+        close(a);
+    if (b >= 0)
+        close(b);
+    return rc;
+}
+
 /* ---- one file ---- */
 
 static bool stop(const struct job *j)
@@ -238,6 +287,8 @@ static int take_one(struct job *j, size_t i, struct tern_err *err)
     if (rc > 0) {
         count(j, (int64_t)f->bytes, /* got= */ false);
         rc = 0;
+    } else if (rc == 0 && !j->how->replace && is_other(place, f)) {
+        rc = refuse_other(place, err);
     } else if (rc == 0) {
         rc = fetch(j, f, waits, err);
         j->staged[i] = rc == 0;
@@ -291,9 +342,12 @@ static int fetch_all(struct job *j, struct tern_err *err)
         work(j);
     for (unsigned i = 0; i < begun; i++)
         pthread_join(threads[i], NULL);
-    return j->failed ? tern_err_set(err, j->err.code,
-                                    "%s. The same command goes on where it stopped.", j->err.text)
-                     : 0;
+    if (j->failed && j->err.code == TERN_USAGE)
+        *err = j->err;
+    else if (j->failed)
+        tern_err_set(err, j->err.code, "%s. The same command goes on where it stopped.",
+                     j->err.text);
+    return j->failed ? -1 : 0;
 }
 
 static int count_others(struct job *j, struct tern_err *err)
@@ -333,9 +387,31 @@ static int clear_staging(struct job *j, struct tern_err *err)
     return count_others(j, err);
 }
 
+/* Of files without a digest it is known only now whether those that are there are others. */
+static int check_places(struct job *j, struct tern_err *err)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < j->l->n; i++) {
+        if (!j->staged[i] || j->how->replace)
+            continue;
+        char *place = tern_fs_join(j->dir, j->l->files[i].path), *waits = staged_at(j, i);
+        int rc = TERN_AGAIN(lstat(place, &st)) < 0 ? 1 : same_bytes(place, waits, err);
+        if (rc == 0)
+            rc = refuse_other(place, err);
+        free(place);
+        free(waits);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Files that wait get their names. */
 static int place_all(struct job *j, struct tern_err *err)
 {
+    if (check_places(j, err) < 0)
+        return -1;
     for (size_t i = 0; i < j->l->n; i++) {
         if (!j->staged[i])
             continue;

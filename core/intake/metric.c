@@ -65,6 +65,8 @@ int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, stru
         return *m->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
     }
     if (tern_str_starts(word, "resumed_step=")) {
+        if (m->resumed >= 0)
+            return tern_err_set(err, TERN_USAGE, "'%.100s': resumed_step= is given twice", word);
         return parse_step(word, eq + 1, &m->resumed, err);
     }
     if (m->n == TERN_INTAKE_METRIC_VALUES)

@@ -291,7 +291,7 @@ static int fetch(const struct tern_retain_restore *how, const struct tern_retain
                  const char *aside, struct tern_retain_restore_shared *shared, struct tern_err *err)
 {
     const struct tern_fetch_how get = {
-        .threads = FETCH_THREADS, .progress = note_progress, .ctx = shared};
+        .threads = FETCH_THREADS, .replace = true, .progress = note_progress, .ctx = shared};
     struct tern_fetch_list l = {.shown = tern_strdup(copy->path)};
     struct tern_fetch_done done;
     uint64_t bytes;

@@ -3,14 +3,18 @@
  * them one rank after the other, so that no rank holds all of them. */
 #include "core/train/state.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum {
     WARM = 2, /* steps that are not typical: memory is faulted in, connections are made */
@@ -60,6 +64,31 @@ struct train_profile {
     struct span *mine, *another; /* [SPANS] */
     int64_t begun;               /* where rank 0 writes: the step, by its clock */
 };
+
+/* With what a profile begins. */
+static const char mark[] = "{\"traceEvents\": [\n";
+
+int tern_train_profile_check(const char *path, struct tern_err *err)
+{
+    char head[sizeof mark] = "";
+    struct tern_err why;
+
+    if (tern_fs_check_out(path, &why) < 0 && why.code == TERN_USAGE) {
+        *err = why;
+        return -1;
+    }
+    const int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (fd < 0) /* it is not there, or cannot be written either: the run goes on without it */
+        return 0;
+    const ssize_t n = TERN_AGAIN(pread(fd, head, sizeof mark - 1, 0));
+    close(fd);
+    if (n == 0 || (n == sizeof mark - 1 && memcmp(head, mark, sizeof mark - 1) == 0))
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: exists and is no profile of a step; it is left as it is. Name another "
+                        "file.",
+                        path);
+}
 
 int tern_train_profile_open(struct train *t, struct tern_err *err)
 {
@@ -304,7 +333,7 @@ int tern_train_profile_write(struct train *t, struct tern_err *err)
     bool opened =
         t->rank == 0 && (rc = tern_fs_new_open(&f, t->options->profile, 0644, &lost)) == 0;
     p->begun = beginning(t);
-    tern_buf_puts(&b, "{\"traceEvents\": [\n");
+    tern_buf_puts(&b, mark);
     int met = gather(t, &f, &b, &rc, &lost, err);
     if (opened && met == 0 && rc == 0) {
         put_end(&b, t);

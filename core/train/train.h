@@ -51,6 +51,10 @@ struct tern_train_result {
     enum tern_train_stop stop; /* why it ended before the last step, if it did */
 };
 
+/* May options->profile be written?  TERN_USAGE where a file is there that is no profile: it would
+ * be replaced. */
+int tern_train_profile_check(const char *path, struct tern_err *err);
+
 /* Train from the newest verified checkpoint, else from the recipe's model, to the last step, or to
  * the end of the step in which a rank gets a stop request; a checkpoint of that step is published.
  * Collective.  Where one rank fails, all do, and `err` names that rank and its cause.  The fabric

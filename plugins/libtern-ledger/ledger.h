@@ -57,13 +57,15 @@ enum {
 struct tern_log *tern_log_open(const char *ledger_dir, const char *run_name);
 
 /* Record one value.  `step` counts finished steps: the first is 1, 0 is before training; a negative
- * one is an error.  `name` has 1 to TERN_LOG_NAME_MAX bytes without control characters.  NaN and
- * the infinities are values like others.  After 0 the value survives a kill of this process.  After
- * -1 for the storage's sake it waits, and must not be logged again. */
+ * one and one above 2^53, which readers could not tell from its neighbours, are errors.  `name` has
+ * 1 to TERN_LOG_NAME_MAX bytes without control characters.  NaN and the infinities are values like
+ * others.  After 0 the value survives a kill of this process.  After -1 for the storage's sake it
+ * waits, and must not be logged again. */
 int tern_log_value(struct tern_log *log, int64_t step, const char *name, double value);
 
 /* Record `n` values of one step, all or none, as tern_log_value() does: faster than one by one.
- * `n` is 0 to TERN_LOG_VALUES_MAX; of 0 nothing is recorded, and the arrays may be NULL. */
+ * `n` is 0 to TERN_LOG_VALUES_MAX; of 0 nothing is recorded, and the arrays may be NULL.  A name
+ * twice is an error. */
 int tern_log_values(struct tern_log *log, int64_t step, const char *const names[],
                     const double values[], int n);
 

@@ -192,14 +192,34 @@ static int check_call(const struct tern_log *log, int64_t step, const void *name
 {
     if (!log) /* the cause is the message of the open that failed */
         return *last.text ? -1 : tern_err_set(&last, TERN_USAGE, "the log is NULL: never opened");
-    if (step < 0)
-        return tern_err_set(&last, TERN_USAGE, "step %" PRId64 ": wanted 0 or more", step);
+    if (step < 0 || step > TERN_LEDGER_STEP_MAX)
+        return tern_err_set(&last, TERN_USAGE, "step %" PRId64 ": wanted 0 to 2^53", step);
     if (n < 0 || n > TERN_LOG_VALUES_MAX)
         return tern_err_set(&last, TERN_USAGE, "%d values of one step: wanted 0 to %d", n,
                             TERN_LOG_VALUES_MAX);
     if (n > 0 && (!names || !values))
         return tern_err_set(&last, TERN_USAGE, "%d values, and their array is NULL", n);
     return 0;
+}
+
+/* Which one names what another of them has named, by a table of hashes: a call takes microseconds.
+ * -1: none. */
+static int find_twice(const char *const names[], int n)
+{
+    enum { SLOTS = 2 * TERN_LOG_VALUES_MAX };
+    uint16_t at[SLOTS] = {0}; /* 1 + index of a name */
+
+    for (int i = 0; i < n; i++) {
+        uint32_t hash = 2166136261; /* FNV-1a */
+        for (const char *c = names[i]; *c; c++)
+            hash = (hash ^ (uint8_t)*c) * 16777619;
+        size_t k = hash % SLOTS;
+        for (; at[k]; k = (k + 1) % SLOTS)
+            if (strcmp(names[at[k] - 1], names[i]) == 0)
+                return i;
+        at[k] = (uint16_t)(i + 1);
+    }
+    return -1;
 }
 
 int tern_log_values(struct tern_log *log, int64_t step, const char *const names[],
@@ -214,6 +234,9 @@ int tern_log_values(struct tern_log *log, int64_t step, const char *const names[
             return -1;
         v[i] = (struct tern_ledger_value){names[i], values[i]};
     }
+    const int again = n > 1 ? find_twice(names, n) : -1;
+    if (again >= 0)
+        return tern_err_set(&last, TERN_USAGE, "%s is given twice in one call", names[again]);
     if (n == 0)
         return 0;
     struct tern_ledger_spool *s = spool_of(log);

@@ -43,9 +43,17 @@ status 0
 err_has 'fetched now: 0'
 is "$(hub_asked resolve)" 0 "what is there and right is not fetched again"
 printf X | dd of=m/config.json bs=1 conv=notrunc 2>/dev/null
+cp m/config.json changed; : >hub.log
 run tern fetch hf://org/model@refs/pr/1 -o m
+status 2 "a file of one's own is where one of the source would go"; one_line
+err_has "m/config.json: is there, and is not the file of the source; it is left as it is. --replace takes its place"
+cmp -s m/config.json changed; ok $? "a file that was changed stays as it is"
+rm m/empty.txt; echo longer >m/config.json
+run tern fetch hf://org/model@refs/pr/1 -o m
+status 2; [ ! -e m/empty.txt ]; ok $? "of a fetch that is refused no file gets its name"
+run tern fetch hf://org/model@refs/pr/1 -o m --replace
 status 0
-cmp -s m/config.json hub/org/model/config.json; ok $? "a file that was changed is fetched again"
+cmp -s m/config.json hub/org/model/config.json && [ -e m/empty.txt ]; ok $? "--replace fetches a file that was changed again"
 run tern fetch hf://org/model -o some --include '*.bin' --include '*.json' --exclude 'config*'
 status 0
 is "$(ls some)" pytorch_model.bin "--include and --exclude choose"
@@ -181,6 +189,16 @@ status 1
 [ ! -e w2/file.bin ]; ok $? "another digest: no file"
 # Two files of one length and no digest: what waits of the first is none of the second's.
 head -c 9000000 /dev/urandom >first; head -c 9000000 /dev/urandom >second
+# Of a file of the web no digest is known: it is compared when it is there.
+mkdir web; run tern fetch "$S3/plain/file.bin" -o web; status 0
+run tern fetch "$S3/plain/file.bin" -o web; status 0 "a file of the web that is there already"
+size=$(stat -c %s web/file.bin); head -c "$size" /dev/zero >web/file.bin
+run tern fetch "$S3/plain/file.bin" -o web; status 2 "a file of the same length that is another"; err_has "web/file.bin: is there, and is not the file of the source"
+head -c "$size" /dev/zero | cmp -s - web/file.bin; ok $? "it is left as it is"
+: >"$WORK/s3.log"
+run tern fetch "$S3/plain/file.bin" -o web --replace; status 0
+cmp -s web/file.bin large; ok $? "--replace takes its place"
+is "$(asked 'GET /plain/file.bin')" 0 "what was fetched before the refusal is not fetched again"
 for f in first second; do "$TOOLS/store-tool" put s3://plain/$f/same.bin <$f; done
 fault cut=1000 'match=GET.*plain/first'
 TERN_STORE_DEADLINE=0.5 run tern fetch "$S3/plain/first/same.bin" -o mixed

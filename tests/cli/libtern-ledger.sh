@@ -95,7 +95,7 @@ rm -rf moving away; TERN_LOG_LEVEL=warn run ./moved; err_has "is not there any m
 
 # ---- bad arguments
 run ./log bad ledger; status 0 "bad arguments: each is refused, and the log goes on"; cp out refused
-[ "$(wc -l <refused)" = 19 ] && ! grep ': taken$' refused; ok $? "each of them is refused" || cat refused
+[ "$(wc -l <refused)" = 21 ] && ! grep ': taken$' refused; ok $? "each of them is refused" || cat refused
 [ ! -s err ]; ok $? "nothing is printed to stderr" || cat err
 while IFS='|' read -r call words; do has refused "$call: $words" "refused with its reason: $call"; done <<'END'
 never opened|the log is NULL
@@ -105,7 +105,9 @@ dash|'-n' begins with a dash
 latest|'latest' is a word of commands
 no ledger|no ledger is named: give its folder to tern_log_open(), or set TERN_LEDGER
 failed open|no ledger is named
-step -1|step -1: wanted 0 or more
+step -1|step -1: wanted 0 to 2^53
+a step above 2^53|step 9007199254740993: wanted 0 to 2^53
+a name twice|loss is given twice in one call
 name NULL|a value's name has 1 to 200 bytes, not 0
 name long|a value's name has 1 to 200 bytes, not 201
 escape|byte 2 of a value's name is no character
@@ -118,7 +120,7 @@ END
 is "$(sql bad "select step, substr(name, 1, 4), value, class from step_all order by 1, 2")" "0|xxxx|7.0|0
 1|inf|Infinity|2
 1|nan||1
-9223372036854775807|last|-Infinity|3" "NaN, the infinities, step 0 and the greatest step are values, and nothing of a refused call is"
+9007199254740992|last|-Infinity|3" "NaN, the infinities, step 0 and the greatest step are values, and nothing of a refused call is"
 
 # ---- storage that refuses
 echo file >plain

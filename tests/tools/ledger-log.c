@@ -88,7 +88,8 @@ static void refused(int rc, const char *call)
 
 static void bad(const char *ledger)
 {
-    static const char *const one[] = {"good", "bad\n"}, *const two[] = {"good", NULL};
+    static const char *const one[] = {"good", "bad\n"}, *const two[] = {"good", NULL},
+                             *const same[] = {"loss", "loss"};
     static const double values[] = {1, 2};
     char longest[TERN_LOG_NAME_MAX + 2];
 
@@ -113,6 +114,8 @@ static void bad(const char *ledger)
     refused(tern_log_values(handle, 1, two, values, 2), "second NULL");
     refused(tern_log_values(handle, 1, NULL, values, 2), "no names");
     refused(tern_log_values(handle, 1, two, NULL, 2), "no values");
+    refused(tern_log_values(handle, 1, same, values, 2), "a name twice");
+    refused(tern_log_value(handle, (INT64_C(1) << 53) + 1, "loss", 1), "a step above 2^53");
     refused(tern_log_values(handle, 1, two, values, -1), "n -1");
     refused(tern_log_values(handle, 1, two, values, TERN_LOG_VALUES_MAX + 1), "n 1025");
     check(tern_log_values(handle, 1, NULL, NULL, 0) == 0, "n 0");
@@ -120,7 +123,7 @@ static void bad(const char *ledger)
     check(tern_log_value(handle, 0, longest, 7) == 0, "longest name");
     check(tern_log_value(handle, 1, "nan", NAN) == 0, "NaN");
     check(tern_log_value(handle, 1, "inf", INFINITY) == 0, "infinity");
-    check(tern_log_value(handle, INT64_MAX, "last", -INFINITY) == 0, "greatest step");
+    check(tern_log_value(handle, INT64_C(1) << 53, "last", -INFINITY) == 0, "greatest step");
     check(tern_log_close(NULL) == 0, "close of NULL");
 }
 

@@ -261,14 +261,48 @@ static int put_in_place(const struct import *i, struct tern_err *err)
     return rc;
 }
 
+/* The folder's name; where that is no run's name, one like it, with a word. */
 static char *default_name(const char *dir)
 {
-    char *whole = realpath(dir, NULL), *name;
+    char *whole = realpath(dir, NULL);
     const char *slash = whole ? strrchr(whole, '/') : NULL;
+    char *folder = tern_strdup(slash && slash[1] ? slash + 1 : "imported");
+    const char *fault = tern_str_run_name_fault(folder);
+    struct tern_buf name = {0};
 
-    name = tern_strdup(slash && slash[1] ? slash + 1 : "imported");
     free(whole);
-    return name;
+    if (!fault)
+        return folder;
+    for (const char *s = folder; *s;) { /* a dash for each character that a name may not have */
+        const size_t n = tern_str_utf8(s, strlen(s));
+        const char one[] = {'x', *s, '\0'};
+        tern_buf_add(&name, tern_str_run_name_fault(one) ? "-" : s, 1);
+        s += n ? n : 1;
+    }
+    if (tern_str_run_name_fault(name.data)) {
+        char *whole_name = tern_strf("imported-%.50s", name.data);
+        tern_buf_clear(&name);
+        tern_buf_puts(&name, whole_name);
+        free(whole_name);
+    }
+    tern_str_mask(folder);
+    tern_warn("the folder's name '%s' %s The run is called '%s': --name gives it another", folder,
+              fault, name.data);
+    free(folder);
+    return name.data;
+}
+
+static int check_name(struct tern_err *err)
+{
+    const char *fault = run_name ? tern_str_run_name_fault(run_name) : NULL;
+
+    if (!fault)
+        return 0;
+    char *name = tern_strdup(run_name);
+    tern_str_mask(name);
+    tern_err_set(err, TERN_USAGE, "--name: '%.200s' %s", name, fault);
+    free(name);
+    return -1;
 }
 
 static int run(int n_args, char **args, struct tern_err *err)
@@ -276,16 +310,17 @@ static int run(int n_args, char **args, struct tern_err *err)
     static struct import i;
     const char *temp = getenv("TMPDIR");
     char *aside = tern_strf("%s/tern-import-XXXXXX", temp && *temp ? temp : "/tmp");
-    char *name = run_name ? NULL : default_name(args[0]);
+    char *name = NULL;
     int rc = -1;
 
     (void)n_args;
+    if (check_name(err) < 0 || show_want_ledger(err) < 0)
+        goto out;
+    name = run_name ? NULL : default_name(args[0]);
     i.err = err;
     i.one_folder = true;
     i.from = args[0];
     run_name = run_name ? run_name : name;
-    if (show_want_ledger(err) < 0)
-        goto out;
     if (!mkdtemp(aside)) {
         tern_err_sys(err, "%s: cannot be made", aside);
         goto out;
@@ -315,7 +350,7 @@ out:
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
     {"name", 0, TERN_OPT_TEXT, "NAME", .to.text = &run_name,
-     .help = "the run's name (default: the folder's)"},
+     .help = "the run's name, as a recipe may have it (default: the folder's)"},
     {0},
 };
 

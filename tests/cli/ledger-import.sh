@@ -61,7 +61,22 @@ run tern ledger import; status 2; one_line
 is "$(tern ledger list -n | wc -l)" "$n" "what cannot be imported leaves no run"
 is "$(ls tmp | wc -l)" 0 "failed imports leave nothing aside"
 # Names that are no text, or command a terminal.
-run tern ledger import board --name $'e\e[2Jvil'; status 0; out_has "e?[2Jvil: "; ! grep -q $'\e' out; ok $? "the name of an imported run is no command of a terminal"
+for name in $'e\e[2Jvil' $'e\u202evil' latest Best -1 .x ../x '' 'a b' "$(printf '%065d' 0)"; do
+    run tern ledger import board --name="$name"; status 2 "import --name=$(printf %q "$name") is refused"; one_line; err_has "--name: '"; ! grep -q $'[\e\u202e]' err; ok $? "a refused name is no command of a terminal"
+done
+is "$(tern ledger list -n | wc -l)" "$n" "a refused name leaves no run"
+while IFS='|' read -r folder wanted; do
+    folder=$(printf "%b" "$folder"); mkdir -p "odd names/$folder"; cp board/*/events* "odd names/$folder"
+    run tern ledger import "odd names/$folder"; status 0; out_has "  $wanted: " "a folder $(printf %q "$folder") makes a run $wanted"; one_line; err_has "The run is called '$wanted'"; ! grep -q $'\e' out err; ok $? "a folder's name is no command of a terminal"
+    run tern ledger show "$wanted"; status 0 "the run $wanted is found by its name"
+done <<'L'
+version 0|version-0
+e\e[2Jvil|e--2Jvil
+caf\xc3\xa9|caf-
+.x|imported-.x
+-1|imported--1
+latest|imported-latest
+L
 mkdir -p $'odd/f\e[2J' odd/plain; cp board/*/events* $'odd/f\e[2J'; cp board/*/events* odd/plain; run tern ledger import odd; status 0; err_has "values are left out: a name of more than 200 bytes or with control characters"
 is "$(tern ledger sql -r latest -n -P "select count(*) from metric where name not like 'plain/%'")" 0 "names with control characters are left out of an import"
 tap_done

@@ -326,11 +326,20 @@ static int find_job(struct tern_ledger *l, const char *job, char id[TERN_ULID_SI
     return best == SIZE_MAX;
 }
 
+/* The run that a user wants: by its name as typed, or by the job that it belongs to. */
+struct wanted {
+    const char *typed, *job; /* or NULL */
+    bool is_id;              /* typed is a run's whole id, and no name */
+    bool one;                /* of several by that name none is taken, else the newest */
+};
+
 /* In one home: 0, 1 for none, -1. */
-static int find_in(const char *home, const char *typed, const char *job, char id[TERN_ULID_SIZE],
+static int find_in(const char *home, const struct wanted *w, char id[TERN_ULID_SIZE],
                    struct tern_err *err)
 {
-    if (!job && typed && tern_ledger_ulid_valid(typed)) { /* needs no catalogue */
+    const char *typed = w->typed, *job = w->job;
+
+    if (w->is_id) { /* needs no catalogue */
         memcpy(id, typed, TERN_ULID_SIZE);
         return tern_ledger_home_bits(home, id) < 0;
     }
@@ -350,12 +359,6 @@ static int find_in(const char *home, const char *typed, const char *job, char id
     return rc;
 }
 
-/* The run that a user wants: by its name as typed, or by the job that it belongs to. */
-struct wanted {
-    const char *typed, *job; /* or NULL */
-    bool one;                /* of several by that name none is taken, else the newest */
-};
-
 /* The run in homes[from..) that is wanted; 1 for none. */
 static int find_among(const struct tern_ledger_rows *homes, size_t from, const struct wanted *w,
                       const char **home, char run_id[TERN_ULID_SIZE], struct tern_err *err)
@@ -365,7 +368,7 @@ static int find_among(const struct tern_ledger_rows *homes, size_t from, const s
     *home = NULL;
     for (size_t i = from; i < homes->n; i++) {
         struct tern_err why = {0};
-        int rc = find_in(homes->names[i], w->typed, w->job, id, &why);
+        int rc = find_in(homes->names[i], w, id, &why);
         if (rc < 0)
             *err = why;
         if (rc < 0 && !w->one)
@@ -387,11 +390,31 @@ static int find_among(const struct tern_ledger_rows *homes, size_t from, const s
     return *home ? 0 : 1;
 }
 
+/* In the caller's homes, else in all of them, of which the caller's are the first; 1 for none.
+ * `all` is filled when it is wanted. */
+static int find_everywhere(const char *ledger_dir, struct wanted w,
+                           const struct tern_ledger_rows *own, struct tern_ledger_rows *all,
+                           const char **home, char run_id[TERN_ULID_SIZE], struct tern_err *err)
+{
+    int rc = find_among(own, 0, &w, home, run_id, err);
+    size_t from = 0;
+
+    if (rc != 1)
+        return rc;
+    if (!all->n && tern_ledger_homes(ledger_dir, true, all, err) < 0)
+        return -1;
+    while (from < own->n && from < all->n && strcmp(own->names[from], all->names[from]) == 0)
+        from++;
+    w.one = true;
+    return find_among(all, from, &w, home, run_id, err);
+}
+
 int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     struct tern_ledger_rows own = {0}, all = {0};
-    struct wanted wanted = {.typed = typed, .job = job};
+    const bool is_id = !job && typed && tern_ledger_ulid_valid(typed);
+    struct wanted wanted = {.typed = typed, .job = job, .is_id = is_id};
     const char *found = NULL;
 
     if (job && tern_ledger_job_is(job, &(struct tern_ledger_attempt){0}) < 0)
@@ -399,18 +422,12 @@ int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *jo
                             "-j '%s': is no job's id, such as 4711, or 4711_3 of an array", job);
     int rc = tern_ledger_homes(ledger_dir, false, &own, err);
     if (rc == 0)
-        rc = find_among(&own, 0, &wanted, &found, run_id, err);
-    if (rc == 1 && tern_ledger_homes(ledger_dir, true, &all, err) < 0)
-        rc = -1;
-    if (rc == 1) { /* the caller's are the first of all */
-        size_t from = 0;
-        while (from < own.n && from < all.n && strcmp(own.names[from], all.names[from]) == 0)
-            from++;
-        wanted.one = true;
-        rc = find_among(&all, from, &wanted, &found, run_id, err);
+        rc = find_everywhere(ledger_dir, wanted, &own, &all, &found, run_id, err);
+    if (rc == 1 && is_id) { /* a run may be called like an id */
+        wanted.is_id = false;
+        rc = find_everywhere(ledger_dir, wanted, &own, &all, &found, run_id, err);
     }
-    if (rc == 1 && !job && typed &&
-        tern_ledger_ulid_valid(typed)) { /* reading it gives the error */
+    if (rc == 1 && is_id) { /* reading it gives the error */
         memcpy(run_id, typed, TERN_ULID_SIZE);
         found = own.names[0];
         rc = 0;

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool csv, superseded;
 static struct tern_opt_list wanted;
@@ -31,18 +32,24 @@ static bool is_wanted(const char *metric)
     return any;
 }
 
-/* A cell of CSV (RFC 4180).  A text that a spreadsheet would take for a formula begins with a '. */
-static void put_text(const char *s)
+/* A cell of CSV (RFC 4180).  A text that a spreadsheet would take for a formula begins with a '.
+ * Programs get the bytes as they are; a terminal might obey some of them. */
+static void put_text(const char *text)
 {
+    char *s = tern_strdup(text ? text : "");
+
+    if (isatty(STDOUT_FILENO))
+        tern_str_mask(s);
     putchar('"');
-    if (s && *s && strchr("=+-@\t\r", *s))
+    if (*s && strchr("=+-@\t\r", *s))
         putchar('\'');
-    for (; s && *s; s++) {
-        if (*s == '"')
+    for (const char *c = s; *c; c++) {
+        if (*c == '"')
             putchar('"');
-        putchar(*s);
+        putchar(*c);
     }
     putchar('"');
+    free(s);
 }
 
 static const char *class_of(double v)

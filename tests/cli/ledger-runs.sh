@@ -162,4 +162,17 @@ for words in why "why --json" "compare $(echo $ids)" "compare --json $(echo $ids
     run tern ledger $words; status 0; ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037]')" out err; ok $? "tern ledger $words: no command of a terminal" || cat -v out | head -5
 done
 run tern ledger export --csv $ids; python3 -c 'import csv, sys; assert all(len(r) == 8 for r in csv.reader(open("out", newline="")))'; ok $? "export --csv: such a name stays one cell"
+
+# ---- names that look like something else
+like=01ARZ3NDEKTSV4RRFFQ69G5FAV
+id=$(WRITER_NAME=$like "$W" ledger new 1 0 1 7 done); id=${id%%[!0-9A-Z]*}
+run tern ledger show $like; status 0 "a run whose name looks like an id is found by it"; out_has "$id"
+id=$(WRITER_NAME=$id "$W" ledger new 1 0 1 9 done); id=${id%%[!0-9A-Z]*}
+other=$(tern ledger sql -n -P "select id from run where name = '$like'")
+run tern ledger show "$other"; status 0; out_has "$like" "a run's id goes before another run's name"
+run tern ledger show 01ARZ3NDEKTSV4RRFFQ69G5FAW; status 2 "an id that no run has is an error"; one_line
+id=$(WRITER_NAME=$'=e\e[2Jv\u202eil' "$W" ledger new 1 0 1 3 done); id=${id%%[!0-9A-Z]*}
+run tern ledger export "$id" --csv; status 0; grep -q $'^[^,]*,"\'=e\e\\[2Jv\u202eil",' out; ok $? "export --csv gives programs a name as it is" || cat -v out
+script -qec "tern ledger export $id --csv" /dev/null >seen 2>&1 </dev/null
+grep -q '^[^,]*,"'"'"'=e?\[2Jv???il",metric,"loss",1,1,' seen && ! grep -q $'[\e\u202e]' seen; ok $? "export --csv gives a terminal no control character of a name" || cat -v seen
 tap_done

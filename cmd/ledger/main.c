@@ -56,7 +56,9 @@ static int fold_home(const struct tern_ledger_rows *ids, struct tern_err *err)
         tern_progress_add(1);
     }
     tern_progress_end();
-    return rc == 0 ? tern_ledger_fold_catalog(show.ledger, err) : rc;
+    return rc < 0 ? rc
+           : anew ? tern_ledger_rebuild_catalog(show.ledger, err)
+                  : tern_ledger_fold_catalog(show.ledger, err);
 }
 
 static int fold(int n_args, char **args, struct tern_err *err)
@@ -84,6 +86,39 @@ static int print_check(const char *id, const struct tern_ledger_check *c)
 static json_t *checks; /* with --json */
 static uint64_t damaged;
 
+/* One line of text each. */
+static void print_findings(const struct tern_buf *found)
+{
+    for (char *line = found->data, *end; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = '\0';
+        tern_str_mask(line);
+        puts(line);
+    }
+}
+
+/* Told where something is wrong: it has no records of its own. */
+static int verify_catalogue(const struct tern_ledger_rows *ids, struct tern_err *err)
+{
+    struct tern_buf found = {0};
+    uint64_t n = 0;
+    int rc = tern_ledger_verify_catalogue(show.ledger, ids, &n, &found, err);
+
+    damaged += n;
+    if (rc == 0 && n && show.json) {
+        json_array_append_new(checks, json_pack("{s:n, s:i, s:i, s:i, s:i, s:I, s:b, s:o}", "run",
+                                                "files", 1, "records", 0, "bytes", 0, "in_flight",
+                                                0, "damaged", (json_int_t)n, "unfolded", 0,
+                                                "findings", show_json_text(found.data)));
+    } else if (rc == 0 && n) {
+        tern_progress_hide();
+        puts("ledger.db  DAMAGED");
+        print_findings(&found);
+    }
+    tern_buf_free(&found);
+    return rc;
+}
+
 static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
 {
     struct tern_buf found = {0};
@@ -102,12 +137,7 @@ static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
         damaged += c.damaged;
         if (!show.json) {
             print_check(ids->names[i], &c);
-            for (char *line = found.data, *end; line && *line; line = end + 1) {
-                end = strchr(line, '\n');
-                *end = '\0';
-                tern_str_mask(line);
-                puts(line);
-            }
+            print_findings(&found);
             continue;
         }
         json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "run", ids->names[i], "files",
@@ -117,6 +147,8 @@ static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
         json_object_set_new(j, "findings", show_json_text(found.data ? found.data : ""));
         json_array_append_new(checks, j);
     }
+    if (rc == 0)
+        rc = verify_catalogue(ids, err);
     tern_progress_end();
     tern_buf_free(&found);
     return rc;
@@ -174,9 +206,10 @@ static const struct tern_opt verify_opts[] = {
 static const struct tern_cmd verify_cmd = {
     .name = "verify",
     .args = "[RUN]",
-    .summary = "check every record's checksum, and run.db against a rebuild",
+    .summary = "check every record's checksum, and run.db and ledger.db against a rebuild",
     .about = "Exit status 1 when something is damaged. A torn end is not damage: it is a record "
-             "whose write was interrupted.",
+             "whose write was interrupted. With --json a member whose run is null tells what is "
+             "wrong with ledger.db.",
     .opts = verify_opts,
     .args_max = 1,
     .run = verify,

@@ -210,7 +210,7 @@ const char topic_ledger_files[] =
     "LEDGER/runs/RUN/spool/ATTEMPT/WRITER.N.spool :: The records as each process appended\n"
     "them. The SQLite files can be rebuilt from them.\n"
     "LEDGER/runs/RUN/run.db.bad :: A damaged run.db, which a fold has put aside. `tern ledger\n"
-    "gc` tells when it may go.\n"
+    "gc` tells when it may go. A folder in the place of a file gets such a name, too.\n"
     "LEDGER/runs/RUN/logs/ATTEMPT/ :: tern-log-files(5) and tern-flight-dump(5).\n"
     "LEDGER/u/UID/ :: In a ledger that users share (mkdir -m 2770 or -m 1777), each user's\n"
     "runs and catalogue. No other user writes there. tern reads there only files that belong\n"
@@ -263,7 +263,7 @@ const char topic_ledger_files[] =
     "# EXAMPLES\n"
     "    sqlite3 ledger/ledger.db 'select name, attempt, outcome\n"
     "        from attempt join run on run.id = run_id'\n"
-    "    tern ledger verify                  # checksums; run.db and a rebuild\n"
+    "    tern ledger verify                  # checksums; both files and a rebuild\n"
     "    tern ledger sql 'select * from run'\n";
 
 const char topic_log_files[] =

@@ -103,17 +103,21 @@ int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *
     if (rc == 0)
         rc = tern_ledger_db_run(st, err);
     sqlite3_finalize(st);
-    if (rc < 0 ||
-        tern_ledger_db_copy(run, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row", catalogue,
-                            "run", err) < 0 ||
-        tern_ledger_db_copy(run, "SELECT " TERN_SCHEMA_ATTEMPT_COLUMNS " FROM attempt_row",
-                            catalogue, "attempt", err) < 0)
-        return -1;
-    return tern_ledger_db_copy(
-        run,
-        "SELECT run_id, attempt, step, path, bytes, shards, manifest_sha256, state,"
-        " effective, wall_ns FROM checkpoint_row",
-        catalogue, "checkpoint", err);
+    /* Rows of another run there are nobody's: no later fold of this one removes them. */
+    static const struct {
+        const char *table, *select;
+    } rows[] = {
+        {"run", "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row WHERE id = '%s'"},
+        {"attempt", "SELECT " TERN_SCHEMA_ATTEMPT_COLUMNS " FROM attempt_row WHERE run_id = '%s'"},
+        {"checkpoint",
+         "SELECT " TERN_SCHEMA_CHECKPOINT_COLUMNS " FROM checkpoint_row WHERE run_id = '%s'"},
+    };
+    for (size_t i = 0; rc == 0 && i < sizeof rows / sizeof *rows; i++) {
+        char *select = sqlite3_mprintf(rows[i].select, run_id);
+        rc = tern_ledger_db_copy(run, select, catalogue, rows[i].table, err);
+        sqlite3_free(select);
+    }
+    return rc;
 }
 
 /* The run's snapshot, or its spools where the snapshot cannot be copied from. */
@@ -211,8 +215,7 @@ static int refresh_run(struct refresh *r, const char *run_id, const struct sourc
 
     snprintf(name, sizeof name, "%s/run.db", run_id);
     tern_ledger_db_stamp_at(r->runs, name, &now);
-    const bool same = had && had->stamp.inode == now.inode && had->stamp.mtime_ns == now.mtime_ns &&
-                      had->stamp.bytes == now.bytes;
+    const bool same = had && tern_ledger_db_stamp_same(&had->stamp, &now);
     if (same && !(r->fresh && had->running))
         return 0;
     if (!may_read(r->ledger_dir, run_id)) {
@@ -298,23 +301,54 @@ out:
     return rc;
 }
 
+int tern_ledger_catalogue_read(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
+                               const char **ret_fault, struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    bool sealed = false, replaced = true;
+    int rc = 0;
+
+    *ret_fault = NULL;
+    for (int i = 0; i < MAX_RACES && replaced; i++) {
+        struct tern_ledger_db_stamp now;
+        sqlite3_close(db);
+        db = NULL;
+        rc = tern_ledger_db_load(path, tern_schema_catalogue, &db, stamp, err);
+        sealed = stamp->bytes > 0 && tern_ledger_db_is_sealed(path, stamp);
+        tern_ledger_db_stamp(path, &now);
+        replaced = rc >= 0 && stamp->bytes && !sealed && !tern_ledger_db_stamp_same(stamp, &now);
+    }
+    if (rc < 0)
+        return -1;
+    if (rc == 0 && sealed) {
+        *out = db;
+        return 0;
+    }
+    sqlite3_close(db);
+    if (!sealed)
+        stamp->newer = 0; /* a newer tern seals, too */
+    /* Older ones did not. */
+    if (stamp->bytes && !stamp->newer && !stamp->older && !replaced &&
+        TERN_AGAIN(access(path, R_OK)) == 0)
+        *ret_fault = stamp->bytes < 0 ? "is no file" : "is damaged, or was changed";
+    return 1;
+}
+
 int tern_ledger_catalogue_load(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
                                bool *anew, struct tern_err *err)
 {
-    sqlite3 *db = NULL;
-    int rc = tern_ledger_db_load(path, tern_schema_catalogue, &db, stamp, err);
+    const char *fault;
+    int rc = tern_ledger_catalogue_read(path, out, stamp, &fault, err);
 
-    if (rc == 0 && !tern_ledger_db_is_sealed(path, stamp) && !tern_ledger_db_sound(db)) {
-        tern_warn("%s: is damaged; it is made again", path);
-        sqlite3_close(db);
-        rc = 1;
-    }
     *anew = rc > 0;
-    if (rc > 0)
-        rc = tern_ledger_db_new(tern_schema_catalogue, &db, err);
-    if (rc == 0)
-        *out = db;
-    return rc;
+    if (rc <= 0)
+        return rc;
+    if (stamp->newer)
+        tern_warn("%s: version %lld is newer than this tern's %d; the runs are read instead", path,
+                  (long long)stamp->newer, TERN_SCHEMA_VERSION);
+    else if (fault)
+        tern_warn("%s: %s; it is made again", path, fault);
+    return tern_ledger_db_new(tern_schema_catalogue, out, err);
 }
 
 int tern_ledger_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err)
@@ -357,7 +391,8 @@ static bool too_open(const char *ledger_dir, const char *path)
            tern_ledger_catalogue_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
 }
 
-static int fold_once(const char *ledger_dir, const char *path, bool *published,
+/* `rebuild`: not from what is there. */
+static int fold_once(const char *ledger_dir, const char *path, bool rebuild, bool *published,
                      struct tern_err *err)
 {
     struct tern_ledger_db_stamp base;
@@ -366,17 +401,30 @@ static int fold_once(const char *ledger_dir, const char *path, bool *published,
     int rc = tern_ledger_catalogue_load(path, &db, &base, &anew, err);
 
     *published = false;
+    if (rc == 0 && rebuild) {
+        sqlite3_close(db);
+        db = NULL;
+        anew = true;
+        rc = tern_ledger_db_new(tern_schema_catalogue, &db, err);
+    } else if (rc == 0 && base.newer) {
+        /* Its readers bring it up to the runs, and two terns do not replace it in turn. */
+        tern_info("%s: is left to the newer tern", path);
+        goto out;
+    }
+    if (rc == 0 && base.bytes < 0) /* whoever put a folder there may want what is in it */
+        rc = tern_ledger_aside_put(path, err);
     if (rc == 0)
         rc = tern_ledger_catalogue_refresh(ledger_dir, db, false, &changed, err);
     if (rc == 0 && (changed || anew || base.older || too_open(ledger_dir, path))) {
         rc = publish(ledger_dir, path, db, &base, err);
         *published = rc == 0;
     }
+out:
     sqlite3_close(db);
     return rc;
 }
 
-int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err)
+static int fold(const char *ledger_dir, bool rebuild, struct tern_err *err)
 {
     char *path = tern_fs_join(ledger_dir, "ledger.db");
     bool published = false;
@@ -385,10 +433,20 @@ int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err)
     /* Look once more after publishing: of two processes that replace it at once, the later may not
      * have seen the other's rows. */
     for (int i = 0; i < MAX_RACES && (rc == 1 || published); i++)
-        rc = fold_once(ledger_dir, path, &published, err);
+        rc = fold_once(ledger_dir, path, rebuild && !published, &published, err);
     if (rc == 1)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: others keep replacing it", path);
     tern_ledger_db_sweep(path);
     free(path);
     return rc;
+}
+
+int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err)
+{
+    return fold(ledger_dir, /* rebuild= */ false, err);
+}
+
+int tern_ledger_rebuild_catalog(const char *ledger_dir, struct tern_err *err)
+{
+    return fold(ledger_dir, /* rebuild= */ true, err);
 }

@@ -30,35 +30,6 @@ static const int64_t max_bytes = (int64_t)16 << 30;
 /* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
 enum { VERSION_STRICT = 2, VERSION_WITHOUT_SPANS = 3 };
 
-static struct tern_ledger_db_stamp stamp_of(const struct stat *st)
-{
-    return (struct tern_ledger_db_stamp){.inode = st->st_ino,
-                                         .mtime_ns = st->st_mtim.tv_sec * 1000000000LL +
-                                                     st->st_mtim.tv_nsec,
-                                         .bytes = st->st_size};
-}
-
-void tern_ledger_db_stamp_at(int dir, const char *path, struct tern_ledger_db_stamp *stamp)
-{
-    struct stat st;
-    const bool there = TERN_AGAIN(fstatat(dir, path, &st, 0)) == 0;
-
-    *stamp = there ? stamp_of(&st) : (struct tern_ledger_db_stamp){0};
-}
-
-void tern_ledger_db_stamp_of(int fd, struct tern_ledger_db_stamp *stamp)
-{
-    struct stat st;
-    const bool there = TERN_AGAIN(fstat(fd, &st)) == 0;
-
-    *stamp = there ? stamp_of(&st) : (struct tern_ledger_db_stamp){0};
-}
-
-void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp)
-{
-    tern_ledger_db_stamp_at(AT_FDCWD, path, stamp);
-}
-
 int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
 {
     int code = sqlite3_errcode(db);
@@ -185,9 +156,9 @@ static bool same_schema(sqlite3 *db, const char *schema)
     return rc == SQLITE_DONE && !*schema;
 }
 
-/* Is `db` a snapshot that can be read here?  0, 1 or -1 as tern_ledger_db_load. */
+/* Is `db` a snapshot that can be read here?  0 or 1 as tern_ledger_db_load. */
 static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t *version,
-                      struct tern_err *err)
+                      struct tern_ledger_db_stamp *stamp)
 {
     *version = tern_ledger_db_int(db, "PRAGMA user_version", -1);
     if (tern_ledger_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
@@ -195,14 +166,17 @@ static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t
         tern_warn("%s: is no ledger database; the spools are read instead", path);
         return 1;
     }
-    if (*version > TERN_SCHEMA_VERSION)
-        return tern_err_set(err, TERN_FAILED,
-                            "%s: version %lld is newer than this tern's %d. Use a newer tern.",
-                            path, (long long)*version, TERN_SCHEMA_VERSION);
-    if (*version == TERN_SCHEMA_VERSION && !same_schema(db, schema)) {
+    if (*version >= TERN_SCHEMA_VERSION)
+        stamp->other_tables = !same_schema(db, schema);
+    if (*version > TERN_SCHEMA_VERSION) {
+        stamp->newer = *version;
+        return 1;
+    }
+    if (stamp->other_tables) {
         tern_warn("%s: its tables or views are not tern's; the spools are read instead", path);
         return 1;
     }
+    stamp->older = *version < TERN_SCHEMA_VERSION;
     return *version >= VERSION_STRICT ? 0 : 1;
 }
 
@@ -287,11 +261,19 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     sqlite3 *db = NULL;
 
     *stamp = (struct tern_ledger_db_stamp){0};
-    if (!tern_ledger_home_sound(path, S_IFREG))
+    if (!tern_ledger_home_sound(path, S_IFREG)) {
+        struct stat st;
+        if (TERN_AGAIN(lstat(path, &st)) == 0 && !S_ISREG(st.st_mode)) /* nobody's snapshot */
+            tern_ledger_db_stamp(path, stamp);
         return 1;
+    }
     tern_ledger_db_stamp(path, stamp);
     if (!stamp->bytes)
         return 1;
+    if (stamp->bytes < 0) {
+        tern_warn("%s: is no file; the spools are read instead", path);
+        return 1;
+    }
     if (TERN_AGAIN(access(path, R_OK)) < 0 &&
         errno == EACCES) { /* a reader of the spools needs none */
         tern_debug("%s: may not be read; the spools are read instead", path);
@@ -302,7 +284,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
                             path, (long long)stamp->bytes);
     if (tern_ledger_db_open_any(path, &db, err) < 0)
         return -1;
-    int rc = check_kind(db, path, schema, version, err);
+    int rc = check_kind(db, path, schema, version, stamp);
     if (rc != 0) {
         sqlite3_close(db);
         return rc;
@@ -314,11 +296,9 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
 int tern_ledger_db_open(const char *path, const char *schema, sqlite3 **out,
                         struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {
-    int64_t version = 0;
-    int rc = open_snapshot(path, schema, out, &version, stamp, err);
+    int64_t version;
 
-    stamp->older = rc == 0 && version < TERN_SCHEMA_VERSION;
-    return rc;
+    return open_snapshot(path, schema, out, &version, stamp, err);
 }
 
 static bool has_table(sqlite3 *db, const char *name)
@@ -416,8 +396,7 @@ int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
 
     if (rc != 0)
         return rc;
-    if (version < TERN_SCHEMA_VERSION) {
-        stamp->older = true;
+    if (stamp->older) {
         rc = renew(file, version, schema, &db, err);
         if (rc < 0 && err && err->code != TERN_TEMPFAIL) {
             tern_warn("%s: %s; the spools are read instead", path, err->text);
@@ -471,11 +450,6 @@ out:
     sqlite3_finalize(add);
     tern_buf_free(&sql);
     return rc;
-}
-
-static bool same(const struct tern_ledger_db_stamp *a, const struct tern_ledger_db_stamp *b)
-{
-    return a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->bytes == b->bytes;
 }
 
 /* As tern_ledger_db_int, but what cannot be read is an error. */
@@ -567,7 +541,7 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
         rc = tern_err_sys(err, "%s: cannot set its mode", path);
     if (rc == 0) {
         tern_ledger_db_stamp(path, &now);
-        if (same(&now, base))
+        if (tern_ledger_db_stamp_same(&now, base))
             return tern_fs_new_commit(&f, err);
         rc = 1;
     }

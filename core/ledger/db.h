@@ -28,10 +28,12 @@
 /* Which file a snapshot was read from. */
 struct tern_ledger_db_stamp {
     uint64_t inode;
-    int64_t mtime_ns, bytes; /* bytes 0: there was none */
-    bool older;              /* another tern made it: worth publishing as it is */
-    bool parts_lost; /* so is one whose parts of curves are missing or damaged (parts.h); of a
-                        run.db that was loaded */
+    int64_t mtime_ns, bytes; /* bytes 0: there was none; -1: a folder or so lies there */
+    bool older;              /* an older tern made it: worth publishing as it is */
+    int64_t newer;           /* the version of the newer tern that made it; 0: none did */
+    bool other_tables;       /* of a newer one: its tables are not this tern's, either */
+    bool parts_lost; /* worth publishing, too: parts of curves are missing or damaged (parts.h); of
+                        a run.db that was loaded */
 };
 
 /* The stamp of the file at `path` now; none is no error. */
@@ -39,6 +41,9 @@ void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp);
 /* The same of a path from the folder `dir`, and of an open file. */
 void tern_ledger_db_stamp_at(int dir, const char *path, struct tern_ledger_db_stamp *stamp);
 void tern_ledger_db_stamp_of(int fd, struct tern_ledger_db_stamp *stamp);
+/* Are they of one file, which did not change? */
+bool tern_ledger_db_stamp_same(const struct tern_ledger_db_stamp *a,
+                               const struct tern_ledger_db_stamp *b);
 
 /* Fill `err` with what SQLite says; returns -1. */
 int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what);
@@ -53,7 +58,7 @@ int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def);
 int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
 /* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
  * older tern made it.  1 when there is none, or it is no sound database of this kind and can be
- * made again; -1 when it is of a newer tern or cannot be read. */
+ * made again, or a newer tern made it (stamp->newer, silently); -1 when it cannot be read. */
 int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
                         struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 /* The snapshot where it lies, without locks: it never changes.  As tern_ledger_db_load otherwise,
@@ -79,7 +84,7 @@ typedef int tern_ledger_db_finish(sqlite3 *db, int fd, const char *path, struct 
 /* A seal: such a function. */
 int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *err);
 /* Is the file at `path` that of `stamp`, with its seal?  Then its bytes are those that were
- * published, and need no tern_ledger_db_sound. */
+ * published.  What was changed since, by a disk or by somebody's SQL, has no seal that fits. */
 bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp);
 
 /* Put the database at `path`, with what `finish` appends (NULL: nothing), read-only, readable as

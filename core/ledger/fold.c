@@ -190,28 +190,6 @@ int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *d
 
 /* ---------------------------------------------------------------- publishing */
 
-/* A run.db that cannot be read may be the only copy of its rows: spools may be incomplete. */
-static int set_aside(const char *path, struct tern_err *err)
-{
-    for (int i = 1; i < 1000; i++) {
-        char *to = i == 1 ? tern_strf("%s.bad", path) : tern_strf("%s.bad.%d", path, i);
-        int rc = TERN_AGAIN(link(path, to)), number = errno;
-        if (rc < 0 && (number == EPERM || number == EOPNOTSUPP || number == ENOSYS) &&
-            !tern_fs_exists(to)) { /* a file system without links */
-            rc = tern_fs_rename(path, to, false);
-            number = errno;
-        }
-        if (rc == 0)
-            tern_warn("%s: kept as %s", path, tern_fs_basename(to));
-        free(to);
-        if (rc == 0 || number == ENOENT)
-            return 0;
-        if (number != EEXIST)
-            break;
-    }
-    return tern_err_sys(err, "%s: is damaged, and cannot be kept under another name", path);
-}
-
 enum snapshot { SNAPSHOT_NONE, SNAPSHOT_USED, SNAPSHOT_BAD };
 
 /* A run's database with all that the spools say. */
@@ -222,6 +200,23 @@ struct folded {
     bool changed;                     /* there were new records */
 };
 
+/* Of a run.db that a newer tern made, or a flipped bit of its version says so: 1, with a word,
+ * where the spools have all that it was made of. */
+static int pass_newer(const char *ledger_dir, const char *run_id, const char *path,
+                      const struct tern_ledger_db_stamp *stamp, struct tern_err *err)
+{
+    const char *why = tern_ledger_aside_only_copy(ledger_dir, run_id, path);
+
+    if (why)
+        return tern_err_set(err, TERN_FAILED,
+                            "%s: version %lld is newer than this tern's %d, and %s. Use a newer "
+                            "tern.",
+                            path, (long long)stamp->newer, TERN_SCHEMA_VERSION, why);
+    tern_warn("%s: version %lld is newer than this tern's %d; the spools are read instead", path,
+              (long long)stamp->newer, TERN_SCHEMA_VERSION);
+    return 1;
+}
+
 static int load_and_fold(const char *ledger_dir, const char *run_id, const char *path,
                          struct folded *ret_folded, struct tern_err *err)
 {
@@ -229,6 +224,8 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
     sqlite3 *db = NULL;
     int rc = tern_ledger_db_load(path, tern_schema_run, &db, &f.base, err);
 
+    if (rc == 1 && f.base.newer)
+        rc = pass_newer(ledger_dir, run_id, path, &f.base, err);
     f.how = rc == 0 ? SNAPSHOT_USED : f.base.bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
     /* The spools hold more than an older tern took from them, if they are all there. */
     bool gone = false;
@@ -281,10 +278,16 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
     struct folded f = {0};
     int rc = load_and_fold(ledger_dir, run_id, path, &f, err);
 
+    if (rc == 0 && f.base.newer && f.base.other_tables) {
+        /* Its tern makes it again from ours, and we from its: two that fold in turn had no end. */
+        tern_warn("%s: is left to the newer tern. This tern's: tern ledger fold --rebuild", path);
+        goto out;
+    }
     if (rc == 0 && f.how == SNAPSHOT_BAD)
-        rc = set_aside(path, err);
+        rc = tern_ledger_aside_put(path, err);
     if (rc == 0 && (f.changed || f.how != SNAPSHOT_USED || f.base.older || f.base.parts_lost))
         rc = publish(f.db, path, &f.base, err);
+out:
     sqlite3_close(f.db);
     return rc;
 }
@@ -298,19 +301,20 @@ static int rebuild_once(const char *ledger_dir, const char *run_id, const char *
     bool changed = false, gone = false;
     int rc = tern_ledger_db_open(path, tern_schema_run, &old, &base, err);
 
-    if (rc < 0) /* of a newer tern, or not to be read now */
+    if (rc < 0) /* not to be read now */
         return -1;
-    if (old && tern_ledger_fold_gone(ledger_dir, run_id, old, &gone, err) < 0)
-        rc = -1;
-    else if (gone)
+    if (base.newer)
+        tern_ledger_db_open_any(path, &old, NULL);
+    const bool told = old && tern_ledger_fold_gone(ledger_dir, run_id, old, &gone, NULL) == 0;
+    sqlite3_close(old);
+    if (told && gone)
         rc = tern_err_set(err, TERN_USAGE,
                           "%s: holds more than the spools, of which some are gone. It is kept.",
                           path);
-    else if (rc != 0 && base.bytes)
-        rc = set_aside(path, err);
+    else if ((rc != 0 || !told) && base.bytes)
+        rc = tern_ledger_aside_put(path, err);
     else
         rc = 0;
-    sqlite3_close(old);
     if (rc == 0)
         rc = tern_ledger_db_new(tern_schema_run, &db, err);
     if (rc == 0)
@@ -366,6 +370,8 @@ int tern_ledger_fold_light(const char *ledger_dir, const char *run_id, sqlite3 *
 
     if (rc == 0)
         rc = tern_ledger_db_open(path, tern_schema_run, &old, &stamp, err);
+    if (rc == 1 && stamp.newer)
+        rc = pass_newer(ledger_dir, run_id, path, &stamp, err);
     if (rc == 0 && stamp.older) { /* in today's tables */
         sqlite3_close(old);
         old = NULL;

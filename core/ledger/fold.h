@@ -29,11 +29,22 @@ int tern_ledger_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 
 int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out,
                            struct tern_err *err);
 
+/* Keep what lies at `path`, and is no snapshot that can be used, as PATH.bad: it may be the only
+ * copy of its rows.  A file stays at `path`, too; a link or a folder does not. */
+int tern_ledger_aside_put(const char *path, struct tern_err *err);
+/* Why the spools may lack something that the run.db at `path` has; NULL: they have it all. */
+const char *tern_ledger_aside_only_copy(const char *ledger_dir, const char *run_id,
+                                        const char *path);
+
 /* Replace the rows of `run_id` in the catalogue by those of its database. */
 int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
                                const struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 
-/* The catalogue at `path` in memory, if every row of it is sound; else (*anew) an empty one. */
+/* The catalogue at `path` in memory, if it is as it was published; else 1, and in *ret_fault why;
+ * NULL: there is none, or another tern made it. */
+int tern_ledger_catalogue_read(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
+                               const char **ret_fault, struct tern_err *err);
+/* The same, or (*anew) an empty one, with a word. */
 int tern_ledger_catalogue_load(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
                                bool *anew, struct tern_err *err);
 

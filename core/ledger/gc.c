@@ -147,25 +147,6 @@ static int take_temps(struct gc *g, const char *run, const struct tern_tree *tre
 
 /* ---------------------------------------------------------------- a run.db kept aside */
 
-/* Why the spools may lack something that `path` has; NULL: they have it all. */
-static const char *only_copy(struct gc *g, const char *run_id, const char *path)
-{
-    const char *why = NULL;
-    sqlite3 *db = NULL;
-    bool gone = false;
-
-    if (tern_ledger_db_open_any(path, &db, NULL) < 0)
-        return "it cannot be opened: it may hold what the spools have lost";
-    /* What it was made of. */
-    if (!tern_ledger_db_sound_table(db, "ingest") ||
-        tern_ledger_db_int(db, "SELECT count(*) FROM ingest", 0) == 0)
-        why = "it does not tell what it was made of: it may hold what the spools have lost";
-    else if (tern_ledger_fold_gone(g->home, run_id, db, &gone, NULL) < 0 || gone)
-        why = "it holds what the spools have lost";
-    sqlite3_close(db);
-    return why;
-}
-
 /* The run verifies: every record of its spools is sound, and its run.db says all of them. */
 static bool is_whole(struct gc *g, const char *run_id)
 {
@@ -197,7 +178,7 @@ static int take_bad(struct gc *g, const char *path)
     /* Its change is when it got this name: the content is older. */
     if (is_own(path, S_IFREG, &st) && is_old(st.st_ctime, g->how->bad_s))
         rc = take(g, path, (uint64_t)st.st_size, "damaged run.db, kept aside",
-                  is_whole(g, run_id) ? only_copy(g, run_id, path)
+                  is_whole(g, run_id) ? tern_ledger_aside_only_copy(g->home, run_id, path)
                                       : "the run does not verify: see tern ledger verify");
     free(dir);
     return rc;

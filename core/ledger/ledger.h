@@ -352,8 +352,8 @@ char *tern_ledger_user(uint32_t uid);
  * rows->names. */
 int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows *out,
                       struct tern_err *err);
-/* The run that a user typed (tern_ledger_find), or that job `job` belongs to (NULL: any),
- * and its home (malloc'ed): of the caller's runs, else of all users'. */
+/* The run that a user typed (tern_ledger_find; a whole id goes before a name), or that job `job`
+ * belongs to (NULL: any), and its home (malloc'ed): of the caller's runs, else of all users'. */
 int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
@@ -376,6 +376,8 @@ int tern_ledger_fold(const char *ledger_dir, const char *run_id, struct tern_err
 int tern_ledger_rebuild(const char *ledger_dir, const char *run_id, struct tern_err *err);
 /* Bring ledger.db up to all run.db.  Reads only those that changed. */
 int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err);
+/* The same from every run.db, whatever ledger.db says. */
+int tern_ledger_rebuild_catalog(const char *ledger_dir, struct tern_err *err);
 
 /* ---------------------------------------------------------------- reading */
 
@@ -552,6 +554,13 @@ struct tern_ledger_check {
  * there are findings. */
 int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
                        struct tern_buf *findings, struct tern_err *err);
+
+/* Check ledger.db: that it is as it was published, and says of the runs `ids` (as of
+ * tern_ledger_ids) what their run.db say.  *ret_damaged: the number of findings, one line each.  A
+ * ledger.db that is not there, or behind, is no finding: readers bring it up to the runs. */
+int tern_ledger_verify_catalogue(const char *ledger_dir, const struct tern_ledger_rows *ids,
+                                 uint64_t *ret_damaged, struct tern_buf *findings,
+                                 struct tern_err *err);
 
 /* ---------------------------------------------------------------- attempts */
 

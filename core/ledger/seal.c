@@ -62,8 +62,7 @@ bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stam
     if (fd < 0)
         return false;
     tern_ledger_db_stamp_of(fd, &now);
-    if (now.inode == stamp->inode && now.mtime_ns == stamp->mtime_ns && now.bytes == stamp->bytes &&
-        now.bytes > SEAL) {
+    if (tern_ledger_db_stamp_same(&now, stamp) && now.bytes > SEAL) {
         const uint64_t bytes = (uint64_t)now.bytes - SEAL;
         is = tern_fs_pread(fd, theirs, SEAL, bytes, path, NULL) == 0 &&
              memcmp(theirs, word, sizeof word) == 0 &&

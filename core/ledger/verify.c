@@ -3,6 +3,7 @@
 #include "core/base/hash.h"
 #include "core/ledger/apply.h"
 #include "core/ledger/db.h"
+#include "core/ledger/digest.h"
 #include "core/ledger/files.h"
 #include "core/ledger/fold.h"
 #include "core/ledger/parts.h"
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What run.db says, in an order that does not depend on how it came about (metric ids do). */
+/* What run.db says: every table, in an order that does not depend on how it came about (metric ids
+ * do). */
 static const char *const contents[] = {
     "SELECT * FROM run",
     "SELECT * FROM attempt ORDER BY attempt",
@@ -27,28 +29,12 @@ static const char *const contents[] = {
     "SELECT * FROM param ORDER BY attempt, name",
     "SELECT * FROM health ORDER BY writer_id, seq",
     "SELECT * FROM ingest ORDER BY file",
+    "SELECT * FROM damage ORDER BY file, from_byte",
+    /* What the joins above leave out. */
+    "SELECT (SELECT count(*) FROM span WHERE metric_id NOT IN (SELECT id FROM metric)),"
+    " (SELECT count(*) FROM point WHERE metric_id NOT IN (SELECT id FROM metric))",
     NULL,
 };
-
-static void digest_cell(struct tern_sha256 *h, sqlite3_stmt *st, int i)
-{
-    int type = sqlite3_column_type(st, i);
-    int64_t integer = sqlite3_column_int64(st, i);
-    double real = sqlite3_column_double(st, i);
-
-    tern_sha256_add(h, &type, sizeof type);
-    if (type == SQLITE_INTEGER) {
-        tern_sha256_add(h, &integer, sizeof integer);
-    } else if (type == SQLITE_FLOAT) {
-        tern_sha256_add(h, &real, sizeof real);
-    } else if (type != SQLITE_NULL) {
-        const void *bytes = sqlite3_column_blob(st, i);
-        int n = sqlite3_column_bytes(st, i);
-        tern_sha256_add(h, &n, sizeof n);
-        if (n)
-            tern_sha256_add(h, bytes, (size_t)n);
-    }
-}
 
 /* Of too many names, the order of folding decides which are kept, and which event reports it. */
 static bool over_limit(sqlite3 *db)
@@ -59,25 +45,15 @@ static bool over_limit(sqlite3 *db)
 
 static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *err)
 {
-    struct tern_sha256 *h = tern_sha256_new();
-    int step = SQLITE_DONE;
-    bool part = over_limit(db);
+    const char *some[sizeof contents / sizeof *contents];
+    const bool part = over_limit(db);
+    size_t n = 0;
 
-    for (const char *const *sql = contents; *sql && step == SQLITE_DONE; sql++) {
-        if (part && (strstr(*sql, "metric") || strstr(*sql, "FROM event")))
-            continue;
-        sqlite3_stmt *st = tern_ledger_db_prepare(db, *sql, err);
-        if (!st) {
-            tern_sha256_end(h, NULL);
-            return -1;
-        }
-        while ((step = sqlite3_step(st)) == SQLITE_ROW)
-            for (int i = 0; i < sqlite3_column_count(st); i++)
-                digest_cell(h, st, i);
-        sqlite3_finalize(st);
-    }
-    tern_sha256_end(h, out);
-    return step == SQLITE_DONE ? 0 : tern_ledger_db_fail(db, err, "ledger");
+    for (const char *const *sql = contents; *sql; sql++)
+        if (!part || (!strstr(*sql, "metric") && !strstr(*sql, "FROM event")))
+            some[n++] = *sql;
+    some[n] = NULL;
+    return tern_ledger_digest(db, some, /* bind= */ NULL, out, err);
 }
 
 /* ---------------------------------------------------------------- spools */
@@ -290,7 +266,13 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
 
     if (rc < 0)
         goto out;
-    if (rc == 1 && stamp.bytes) {
+    if (rc == 1 && stamp.newer) {
+        v.check.damaged++;
+        tern_buf_printf(findings,
+                        "%s: version %lld is newer than this tern's %d. Use a newer tern, or make "
+                        "it again: tern ledger fold --rebuild\n",
+                        path, (long long)stamp.newer, TERN_SCHEMA_VERSION);
+    } else if (rc == 1 && stamp.bytes) {
         v.check.damaged++;
         tern_buf_printf(findings, "%s: is no run's database. Make it again: tern ledger fold\n",
                         path);

@@ -52,12 +52,8 @@ done <types
 
 # ---- newer and older files
 newer() { cp "$1" newer.db; chmod u+w newer.db; sqlite3 newer.db "PRAGMA user_version = 99"; chmod --reference="$1" newer.db; mv -f newer.db "$1"; }
-newer "l/runs/$id/run.db"; sum=$(md5sum <"l/runs/$id/run.db")
-for verb in fold rebuild; do
-    run tern ledger $verb -l l "$id"; [ $rc != 0 ]; ok $? "tern ledger $verb refuses a run.db of a newer version"; err_has "version 99 is newer than this tern's"
-done
-is "$(md5sum <"l/runs/$id/run.db")" "$sum" "a run.db of a newer version stays as it is"
-is "$(sqlite3 -readonly "l/runs/$id/run.db" "select count(*) from step where name = 'loss'")" 10 "sqlite3 reads it"
-newer l/ledger.db; sum=$(md5sum <l/ledger.db)
-run tern ledger fold -l l; [ $rc != 0 ]; ok $? "a ledger.db of a newer version is refused"; is "$(md5sum <l/ledger.db)" "$sum" "and stays as it is"
+newer "l/runs/$id/run.db"; newer l/ledger.db # this tern's tables: the version is wrong
+is "$(sqlite3 -readonly "l/runs/$id/run.db" "select count(*) from step where name = 'loss'")" 10 "sqlite3 reads a run.db of a newer version"
+run tern ledger fold -l l; status 0; err_has "run.db: version 99 is newer than this tern's"
+is "$(sqlite3 "l/runs/$id/run.db" 'PRAGMA user_version') $(sqlite3 l/ledger.db 'PRAGMA user_version')" "6 6" "a version that no tern has yet, on tables of today, is made right by a fold"
 tap_done

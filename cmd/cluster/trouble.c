@@ -1,11 +1,13 @@
 #include "cmd/cluster/trouble.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,18 +124,41 @@ static const struct tern_opt node_opts[] = {
     {0},
 };
 
-/* In a process of its own, as Slurm waits for this one: after the back-off the node counts as
- * switched off, and the next job may ask for it.  One that has come back meanwhile may be at
- * work. */
+/* Begins a process that outlives this one.  Slurm kills the process group of a program that has
+ * ended: this one goes on only when the other has left the group.  True in the new process. */
+static bool begin_later(struct tern_err *err)
+{
+    int left[2];
+    char byte;
+
+    if (pipe2(left, O_CLOEXEC) < 0) {
+        tern_err_sys(err, "cannot make a pipe");
+        return false;
+    }
+    const pid_t pid = fork();
+    if (pid < 0)
+        tern_err_sys(err, "cannot fork");
+    if (pid == 0)
+        setsid();
+    close(left[1]);
+    if (pid > 0 && TERN_AGAIN(read(left[0], &byte, 1)) < 0)
+        tern_err_sys(err, "cannot wait for a process");
+    close(left[0]);
+    return pid == 0;
+}
+
+/* After the back-off the node counts as switched off, and the next job may ask for it.  One that
+ * has come back meanwhile may be at work. */
 static void give_back_later(const char *node, const char *reason)
 {
     struct tern_slurm_node_state state;
     struct tern_err err = {0};
-    pid_t pid = fork();
 
-    if (pid != 0)
+    if (!begin_later(&err)) {
+        if (err.code != TERN_OK)
+            tern_warn("%s: %s", node, err.text);
         return;
-    setsid();
+    }
     sleep(BACK_OFF_S);
     if (tern_slurm_node_load_state(node, &state, &err) < 0)
         tern_warn("%s: %s", node, err.text);

@@ -65,6 +65,18 @@ sleep_to() { sleep "$(awk -v now="$(date +%s.%N)" -v to="$1" 'BEGIN {print 1 - (
 sleep_to 0.1; asked=$(date +%s); run tern cluster node $n-3 -c $CLUSTER --power on
 started() { grep -o 'slurmd started on .*' "$TERN_CLUSTER_HOME/$CLUSTER/log/slurmd-$n-3.log" | tail -1 | sed 's/slurmd started on //'; }
 until_true all_idle; [ "$(date -d "$(started)" +%s)" -gt "$asked" ]; ok $? "a node boots in a later second than that in which it was asked for" || { echo "$asked"; started; nodes; }
+# Slurm ends the process group of its ResumeProgram with it: what waits for the back-off has left it by then.
+if strace -o /dev/null true 2>/dev/null; then
+    tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force; until_true off
+    run tern cluster break $n-3 -c $CLUSTER --how no-capacity
+    tern cluster exec $CLUSTER -- strace -f -o "$WORK/trace" -e trace=setsid,exit_group -e inject=setsid:delay_enter=1000000 \
+        tern cluster node $n-3 --power on --for-slurm >resume.out 2>&1 &
+    resume=$!
+    until_true grep -q 'exit_group(' trace
+    awk '/setsid\(.*= [0-9]/ || /setsid resumed.*= [0-9]/ {left = NR} /exit_group/ {ended = ended ? ended : NR} END {exit !(left && left < ended)}' trace
+    ok $? "a resume program ends after its back-off has left its process group" || cat trace resume.out
+    kill $resume; wait $resume
+else skip "strace cannot trace here"; fi
 cluster_down
 
 # ---- idle nodes are switched off; some are there from the beginning; an ordinary user's

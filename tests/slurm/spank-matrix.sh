@@ -127,8 +127,10 @@ conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf log=$TERN_CLUSTER_HOME/$CLUS
 version=$(slurm scontrol --version | sed 's/^[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
 # slurmd asks once, at its start, whether any plugin has a prolog and an epilog.
 use "optional $so hook=none"
-restart $n1 $n2
-until_true all_well; ok $? "Slurm $version: two nodes that know the plugin" || slurm sinfo -N
+logs=${log%"$n1.log"}
+: >"$logs$n1.log"; : >"$logs$n2.log"; restart $n1 $n2
+both_started() { grep -q 'slurmd started on' "$logs$n1.log" && grep -q 'slurmd started on' "$logs$n2.log"; }
+until_true both_started && until_true all_well; ok $? "Slurm $version: two nodes that know the plugin" || slurm sinfo -N
 row=0
 while IFS='|' read -r what want when; do
     read -r command hook context flag <<<"$what"

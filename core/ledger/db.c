@@ -10,7 +10,6 @@
 #include "core/ledger/parts.h"
 #include "core/ledger/schema.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -20,9 +19,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-/* A temporary this old is of a folder that was killed on another machine. */
-enum { STALE_SECONDS = 3600 };
 
 /* A run of ten million points is 300 MB. */
 static const int64_t max_bytes = (int64_t)16 << 30;
@@ -512,9 +508,9 @@ static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_
     return 0;
 }
 
-int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
-                           tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
-                           struct tern_err *err)
+static int publish_once(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                        tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
+                        struct tern_err *err)
 {
     struct tern_fs_new f;
     struct tern_ledger_db_stamp now;
@@ -549,20 +545,16 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
     return rc;
 }
 
-void tern_ledger_db_sweep(const char *path)
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                           tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
+                           struct tern_err *err)
 {
-    char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
-    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+    struct tern_again a = {0};
+    int rc;
 
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct stat st;
-        if (tern_str_starts(e->d_name, start) &&
-            TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
-            (tern_fs_temp_left(e->d_name) || time(NULL) - st.st_mtime > STALE_SECONDS))
-            unlinkat(dirfd(d), e->d_name, 0);
-    }
-    if (d)
-        closedir(d);
-    free(start);
-    free(dir);
+    do {
+        errno = 0;
+        rc = publish_once(db, path, of, bits, finish, base, err);
+    } while (rc < 0 && tern_again_stale(&a));
+    return rc;
 }

@@ -1,4 +1,5 @@
-/* The seal of a snapshot: a look at all bytes that is cheaper than SQLite's at all rows. */
+/* The seal of a snapshot: a look at all bytes that is cheaper than SQLite's at all rows.  And files
+ * that were to be snapshots, and are left over. */
 #include "core/ledger/db.h"
 
 #include "core/base/again.h"
@@ -7,14 +8,19 @@
 #include "core/base/le.h"
 #include "core/base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PIECE = 1 << 20, SEAL = 16 };
+
+/* A temporary this old is of a folder that was killed on another machine. */
+enum { STALE_SECONDS = 3600 };
 
 static const char word[8] = {'t', 'e', 'r', 'n', 's', 'e', 'a', 'l'};
 
@@ -70,4 +76,22 @@ bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stam
     }
     close(fd);
     return is;
+}
+
+void tern_ledger_db_sweep(const char *path)
+{
+    char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (tern_str_starts(e->d_name, start) &&
+            TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
+            (tern_fs_temp_left(e->d_name) || time(NULL) - st.st_mtime > STALE_SECONDS))
+            unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
+    free(start);
+    free(dir);
 }

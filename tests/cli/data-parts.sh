@@ -142,7 +142,8 @@ tasks 3 --share-size 100K text.jsonl bad.jsonl
 is "$all" " 2 2 2" "all tasks fail where a share has a bad line"
 # Several shares are bad: a task that finds one before it hears of another's says so, too.
 grep -q 'bad.jsonl:' err.*; ok $? "one of the tasks says why" || cat err.*
-! cat err.* | grep -qv 'bad.jsonl:'; ok $? "every message names the file" || cat err.*
+# A late task may say that it goes on with parts that are there.
+! cat err.* | grep 'error:' | grep -qv 'bad.jsonl:'; ok $? "every error names the file" || cat err.*
 [ ! -e x.tds ]; ok $? "tasks that fail write no set"
 step=$((step + 1)); rm -f err.*
 tasks 3 --share-size 100K --skip-bad --invalid skip text.jsonl bad.jsonl

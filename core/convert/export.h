@@ -37,10 +37,16 @@ int tern_convert_list_arrays(struct tern_convert_export *x, struct tern_err *err
 /* Append a tensor to the list, which has room for it: it is there in its shape. */
 int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_model_tensor *t,
                             struct tern_err *err);
-/* f16 ends at 65504, where the other types go on: an error when one of the `n` elements became
- * infinite by the conversion. */
+/* The type in which `x->from` has a tensor of the list; TERN_CKPT_OTHER where it has none. */
+enum tern_ckpt_type tern_convert_stored_type(const struct tern_convert_export *x,
+                                             const char *tensor);
+/* f16 ends at 65504, where the other types go on: an error when one of the `n` elements in `piece`,
+ * which are of t's type, is infinite and may have become so.  `from`: the type that they had before
+ * (TERN_CKPT_F64: they were computed); one that reaches no further than t's cannot make infinite
+ * ones. */
 int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
-                             const char *piece, uint64_t n, struct tern_err *err);
+                             enum tern_ckpt_type from, const char *piece, uint64_t n,
+                             struct tern_err *err);
 /* Removes a folder that got no name. */
 void tern_convert_export_free(struct tern_convert_export *x);
 /* ---- folder.c ---- */

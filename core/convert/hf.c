@@ -78,24 +78,77 @@ static int read_piece(struct tern_convert_export *x, const struct tern_ckpt_info
     return 0;
 }
 
-int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
-                             const char *piece, uint64_t n, struct tern_err *err)
+static uint64_t infinities(const char *x, enum tern_ckpt_type type, uint64_t n)
 {
-    uint64_t infinite = 0;
+    uint64_t found = 0;
 
-    if (t->type != TERN_CKPT_F16 || x->options->dtype != TERN_CONVERT_F16)
-        return 0;
     for (uint64_t i = 0; i < n; i++) {
+        uint32_t u;
         uint16_t h;
-        memcpy(&h, piece + i * sizeof h, sizeof h);
-        infinite += (h & 0x7fff) == 0x7c00;
+        if (type == TERN_CKPT_F32) {
+            memcpy(&u, x + i * sizeof u, sizeof u);
+            found += (u & 0x7fffffff) == 0x7f800000;
+        } else {
+            memcpy(&h, x + i * sizeof h, sizeof h);
+            found += (h & 0x7fff) == (type == TERN_CKPT_F16 ? 0x7c00 : 0x7f80);
+        }
     }
+    return found;
+}
+
+enum tern_ckpt_type tern_convert_stored_type(const struct tern_convert_export *x,
+                                             const char *tensor)
+{
+    struct tern_ckpt_info info = {.type = TERN_CKPT_OTHER};
+
+    tern_ckpt_find(x->from, tensor - strlen(x->prefix), &info);
+    return info.type;
+}
+
+int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
+                             enum tern_ckpt_type from, const char *piece, uint64_t n,
+                             struct tern_err *err)
+{
+    /* From the narrowest range on. */
+    static const struct {
+        enum tern_ckpt_type type;
+        const char *last, *then;
+    } ranges[] = {
+        {TERN_CKPT_F16, "f16's 65504", "Export it as bf16 or f32"},
+        {TERN_CKPT_BF16, "bf16's 3.39e38", "Export it as f32"},
+        {TERN_CKPT_F32, "f32's 3.40e38", "Take smaller adapters or another base"},
+    };
+    const size_t n_ranges = sizeof ranges / sizeof *ranges;
+    size_t to = 0, wide = 0;
+
+    while (to < n_ranges && ranges[to].type != t->type)
+        to++;
+    while (wide < n_ranges && ranges[wide].type != from)
+        wide++;
+    const uint64_t infinite = to < wide ? infinities(piece, t->type, n) : 0;
     return infinite == 0
                ? 0
                : tern_err_set(err, TERN_USAGE,
-                              "%s: tensor '%s' holds values beyond f16's 65504 (%llu in one "
-                              "piece of it). Export it as bf16 or f32.",
-                              tern_ckpt_path(x->from), t->name, (unsigned long long)infinite);
+                              "%s: tensor '%s' holds values beyond %s (%llu in one piece of it). "
+                              "%s.",
+                              tern_ckpt_path(x->from), t->name, ranges[to].last,
+                              (unsigned long long)infinite, ranges[to].then);
+}
+
+/* The type that a tensor's values have before they are written. */
+static enum tern_ckpt_type computed_from(const struct tern_convert_export *x,
+                                         const struct tern_ckpt_info *t,
+                                         const struct tern_convert_merge *merge)
+{
+    const char *saved = x->peft && !merge ? tern_convert_peft_saved(x->peft, t->name) : NULL;
+    struct tern_ckpt_info info = {.type = TERN_CKPT_OTHER};
+
+    if (merge)
+        return TERN_CKPT_F64;
+    if (!saved)
+        return tern_convert_stored_type(x, t->name);
+    tern_ckpt_find(tern_convert_peft_arrays(x->peft), saved, &info);
+    return info.type;
 }
 
 static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info *t,
@@ -105,6 +158,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
     uint64_t row = tern_convert_tensor_bytes(t) / t->shape[0],
              most = merge ? t->shape[1] * sizeof(double) : row;
     struct rows w = {.piece = piece, .values = merge ? (double *)(piece + PIECE) : NULL};
+    const enum tern_ckpt_type from = computed_from(x, t, merge);
 
     memcpy(w.shape, t->shape, sizeof w.shape);
     if (most > PIECE)
@@ -116,7 +170,8 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
         uint64_t left = t->shape[0] - w.start[0];
         w.shape[0] = left < PIECE / most ? left : PIECE / most;
         if (read_piece(x, t, merge, &w, err) < 0 ||
-            tern_convert_check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
+            tern_convert_check_range(x, t, from, piece,
+                                     w.shape[0] * row / tern_ckpt_type_bytes(t->type), err) < 0 ||
             tern_behind_write(out, piece, w.shape[0] * row, err) < 0)
             return -1;
         tern_progress_add(w.shape[0] * row);

@@ -213,7 +213,8 @@ static int read_rows(struct nxd *n, const struct tern_ckpt_info *t, uint64_t fro
     shape[0] = rows < most ? rows : most;
     if (tern_ckpt_read(n->x.from, t->name - strlen(n->x.prefix), t->type, start, shape, n->piece,
                        err) < 0 ||
-        tern_convert_check_range(&n->x, t, n->piece, shape[0] * row / 2, err) < 0)
+        tern_convert_check_range(&n->x, t, tern_convert_stored_type(&n->x, t->name), n->piece,
+                                 shape[0] * row / tern_ckpt_type_bytes(t->type), err) < 0)
         return -1;
     *ret_rows = shape[0];
     return 0;

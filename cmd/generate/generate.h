@@ -41,7 +41,7 @@ void generate_prompts_free(struct generate_prompts *p);
 
 /* ---------------------------------------------------------------- the model's folder */
 
-enum { GENERATE_ENDS = 66 };
+enum { GENERATE_ENDS = TERN_MODEL_EOS_MAX + 2 };
 
 /* The ids that end a text: of generation_config.json in `dir`, else of the config, else of the
  * tokenizer (may be NULL); and `more`, unless it is -1.  Returns how many, or -1. */

@@ -45,7 +45,7 @@ int generate_ends(const char *dir, const struct tern_model_config *c, const stru
 {
     enum { CONFIG_MAX = 1 << 20 };
     char *path = tern_fs_join(dir, "generation_config.json");
-    json_t *config = tern_fs_exists(path) ? tern_json_load(path, CONFIG_MAX, err) : NULL;
+    json_t *config = tern_fs_exists(path) ? tern_json_python_load(path, CONFIG_MAX, err) : NULL;
     int n = 0, rc = tern_fs_exists(path) && !config ? -1 : 0;
 
     if (rc == 0)

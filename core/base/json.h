@@ -14,6 +14,18 @@ json_t *tern_json_parse(const char *text, size_t len, const char *what, struct t
 /* The same from a file of at most `max` bytes. */
 json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
 
+/* The same of files that Python's json reads and tern only looks into.  NaN, Infinity, numbers that
+ * no integer or double holds, strings and keys with half of a surrogate pair or with NUL become
+ * strings that tern_json_python_restore knows; so a key that is used refuses them by its type. */
+json_t *tern_json_python_parse(const char *text, size_t len, const char *what,
+                               struct tern_err *err);
+json_t *tern_json_python_load(const char *path, size_t max, struct tern_err *err);
+/* What json_dumps made of such a value, with those strings as the file had them.  Takes `text`,
+ * malloc'ed or NULL, and returns such a text. */
+char *tern_json_python_restore(char *text);
+/* A string of such a value for a message: as the file had it.  NULL gives NULL. */
+const char *tern_json_python_shown(const char *s);
+
 /* A number, or the string "NaN", "Infinity" or "-Infinity". */
 json_t *tern_json_real(double v);
 /* Set in `to`: `key` to a finite number or null, and `class` to 0 for finite, 1 NaN, 2 Infinity, 3

@@ -282,7 +282,7 @@ static bool path_is_below(const char *path)
 
 static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err *err)
 {
-    json_t *index = tern_json_load(path, INDEX_MAX, err), *map, *v;
+    json_t *index = tern_json_python_load(path, INDEX_MAX, err), *map, *v;
     const char *tensor;
     int rc = -1;
 

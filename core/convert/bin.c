@@ -215,7 +215,7 @@ struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err)
 {
     struct tern_convert_foreign f = {.dir = dir};
     char *path = tern_fs_join(dir, "pytorch_model.bin.index.json");
-    json_t *index = tern_json_load(path, INDEX_MAX, err);
+    json_t *index = tern_json_python_load(path, INDEX_MAX, err);
     json_t *map = json_object_get(index, "weight_map");
     struct tern_ckpt *c = NULL;
     int rc = index ? 0 : -1;

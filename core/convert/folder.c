@@ -109,10 +109,11 @@ static char *dump_short(const json_t *j, size_t flags)
     bool same = back && json_equal(back, j);
 
     json_decref(back);
-    if (same)
-        return text;
-    free(text);
-    return json_dumps(j, JSON_INDENT(2) | flags);
+    if (!same) {
+        free(text);
+        text = json_dumps(j, JSON_INDENT(2) | flags);
+    }
+    return tern_json_python_restore(text);
 }
 
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,

@@ -380,7 +380,7 @@ int tern_convert_nxd_adapters_open(const char *dir, const volatile sig_atomic_t 
                        .ranks = {.dir = shards, .stop = stop, .list = {.dir = shards}},
                        .known = json_object(),
                        .fused = json_object()};
-    json_t *config = tern_json_load(path, CONFIG_MAX, err);
+    json_t *config = tern_json_python_load(path, CONFIG_MAX, err);
     struct tern_ckpt *c = config ? read_arrays(&r, err) : NULL;
     int rc = c ? adapt_config(&r, config, err) : -1;
 

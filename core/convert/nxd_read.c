@@ -320,7 +320,7 @@ int tern_convert_open_from_nxd(struct tern_convert_export *x, const char *path,
                           "%s: has no config.json, as NxD keeps none. Name the model's: --config",
                           path);
     if (rc == 0)
-        x->config_json = tern_json_load(file, CONFIG_MAX, err);
+        x->config_json = tern_json_python_load(file, CONFIG_MAX, err);
     if (x->config_json && tern_model_config_load(file, &x->config, err) == 0)
         x->c = tern_convert_open_nxd(dir, &x->config, from, err);
     free(adapters);

@@ -119,7 +119,8 @@ static int check_keys(const struct params *p)
 int tern_convert_params_read(const char *dir, struct tern_model_config *c, struct tern_err *err)
 {
     char *path = tern_fs_join(dir, "params.json");
-    json_t *root = tern_json_load(path, PARAMS_MAX, err), *in = json_object_get(root, "model");
+    json_t *root = tern_json_python_load(path, PARAMS_MAX, err),
+           *in = json_object_get(root, "model");
     struct params p = {.j = json_is_object(in) ? in : root, .path = path, .err = err};
     int rc = !root ? -1 : check_keys(&p);
 

@@ -249,7 +249,7 @@ static int read_config(struct tern_convert_peft *p, struct tern_err *err)
 {
     char *path = tern_fs_join(p->path, "adapter_config.json");
     if (!p->config)
-        p->config = tern_json_load(path, 1 << 20, err);
+        p->config = tern_json_python_load(path, 1 << 20, err);
     free(path);
     if (!p->config)
         return -1;
@@ -278,7 +278,7 @@ bool tern_convert_peft_is(const char *dir)
 int tern_convert_peft_refuse(const char *dir, struct tern_err *err)
 {
     char *path = tern_fs_join(dir, "adapter_config.json");
-    json_t *config = tern_json_load(path, 1 << 20, NULL);
+    json_t *config = tern_json_python_load(path, 1 << 20, NULL);
     const char *type = json_string_value(json_object_get(config, "peft_type"));
     const char *base = json_string_value(json_object_get(config, "base_model_name_or_path"));
     const bool there = base && *base && tern_fs_exists(base);

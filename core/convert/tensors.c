@@ -47,12 +47,12 @@ int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err
         if (rc > 0)
             x->config_json = make_config(path, err);
         if (rc == 0)
-            x->config_json = tern_json_parse(text, len, path, err);
+            x->config_json = tern_json_python_parse(text, len, path, err);
         free(text);
     }
     if (!x->config_json)
         return -1;
-    text = json_dumps(x->config_json, JSON_COMPACT);
+    text = tern_json_python_restore(json_dumps(x->config_json, JSON_COMPACT));
     int rc = tern_model_config_parse(text, strlen(text), path, &x->config, err);
     free(text);
     return rc;

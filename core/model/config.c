@@ -32,6 +32,14 @@ static bool absent(const json_t *j)
     return !j || json_is_null(j);
 }
 
+/* A value for a message, as the file has it.  malloc'ed. */
+static char *shown(const json_t *j)
+{
+    char *text = tern_json_python_restore(json_dumps(j, JSON_ENCODE_ANY));
+
+    return text ? text : tern_strdup("?");
+}
+
 /* `def` < 0: the key must be there. */
 static int get_int(struct reader *r, const json_t *from, const char *key, int def, int lo, int hi)
 {
@@ -45,10 +53,10 @@ static int get_int(struct reader *r, const json_t *from, const char *key, int de
         tern_err_set(r->err, TERN_USAGE, "%s: no %s.  It must be a whole number from %d to %d.",
                      r->what, key, lo, hi);
     } else if (!json_is_integer(j) || json_integer_value(j) < lo || json_integer_value(j) > hi) {
-        char *text = json_dumps(j, JSON_ENCODE_ANY);
+        char *text = shown(j);
 
         tern_err_set(r->err, TERN_USAGE, "%s: %s is %.60s; it must be a whole number from %d to %d",
-                     r->what, key, text ? text : "?", lo, hi);
+                     r->what, key, text, lo, hi);
         free(text);
     } else {
         return (int)json_integer_value(j);
@@ -89,7 +97,7 @@ static void refuse(struct reader *r, const char *key, const char *found, const c
 {
     if (!r->failed)
         tern_err_set(r->err, TERN_USAGE, "%s: %s is %.60s; tern computes %s only", r->what, key,
-                     found, allowed);
+                     tern_json_python_shown(found), allowed);
     r->failed = true;
 }
 
@@ -182,61 +190,47 @@ static void read_rope(struct reader *r, struct tern_model_config *c)
                 c->max_position, 1, SIZE_MAX_EACH);
 }
 
+/* An id, also a negative one, as older configs have it for none. */
+static int get_id(struct reader *r, const char *key, const json_t *j)
+{
+    if (r->failed || (json_is_integer(j) && json_integer_value(j) >= INT32_MIN &&
+                      json_integer_value(j) <= INT32_MAX))
+        return (int)json_integer_value(j);
+    char *text = shown(j);
+    tern_err_set(r->err, TERN_USAGE, "%s: %s: %.60s is no id, which is a whole number", r->what,
+                 key, text);
+    free(text);
+    r->failed = true;
+    return -1;
+}
+
 static void read_ids(struct reader *r, struct tern_model_config *c)
 {
     const json_t *eos = json_object_get(r->root, "eos_token_id");
     const json_t *bos = json_object_get(r->root, "bos_token_id");
     const json_t *pad = json_object_get(r->root, "pad_token_id");
-    const size_t max = sizeof(c->eos_ids) / sizeof(c->eos_ids[0]);
+    const size_t n = json_is_array(eos) ? json_array_size(eos) : !absent(eos);
 
-    c->bos_id = json_is_integer(bos) ? (int)json_integer_value(bos) : -1;
-    c->pad_id = json_is_integer(pad) ? (int)json_integer_value(pad) : -1;
+    c->bos_id = absent(bos) ? -1 : get_id(r, "bos_token_id", bos);
+    c->pad_id = absent(pad) ? -1 : get_id(r, "pad_token_id", pad);
     c->n_eos = 0;
-    if (json_array_size(eos) > max && !r->failed) {
-        tern_err_set(r->err, TERN_USAGE, "%s: eos_token_id: a list of %zu; tern keeps %zu at most",
-                     r->what, json_array_size(eos), max);
+    if (n > TERN_MODEL_EOS_MAX && !r->failed) {
+        tern_err_set(r->err, TERN_USAGE, "%s: eos_token_id: a list of %zu; tern keeps %d at most",
+                     r->what, n, TERN_MODEL_EOS_MAX);
         r->failed = true;
     }
-    if (json_is_integer(eos))
-        c->eos_ids[c->n_eos++] = (int)json_integer_value(eos);
-    for (size_t i = 0; i < json_array_size(eos) && (size_t)c->n_eos < max; i++)
-        c->eos_ids[c->n_eos++] = (int)json_integer_value(json_array_get(eos, i));
-}
-
-/* Python writes and reads NaN and Infinity.  Quoted, they do no harm in a key that is not used, and
- * in one that is used a text is refused.  malloc'ed. */
-static char *quote_nan(const char *text, size_t len, size_t *ret_len)
-{
-    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
-    struct tern_buf b = {0};
-    bool string = false;
-
-    for (size_t i = 0; i < len;) {
-        const char *word = NULL;
-        for (size_t k = 0; k < 3 && !string && !word; k++)
-            if (len - i >= strlen(words[k]) && memcmp(text + i, words[k], strlen(words[k])) == 0)
-                word = words[k];
-        size_t n = word ? strlen(word) : string && text[i] == '\\' && i + 1 < len ? 2 : 1;
-        string ^= n == 1 && text[i] == '"';
-        tern_buf_puts(&b, word ? "\"" : "");
-        tern_buf_add(&b, text + i, n);
-        tern_buf_puts(&b, word ? "\"" : "");
-        i += n;
-    }
-    *ret_len = b.len;
-    return b.data ? b.data : tern_strdup("");
+    for (size_t i = 0; i < n && !r->failed; i++)
+        c->eos_ids[c->n_eos++] =
+            get_id(r, "eos_token_id", json_is_array(eos) ? json_array_get(eos, i) : eos);
 }
 
 int tern_model_config_parse(const char *text, size_t len, const char *what,
                             struct tern_model_config *ret_config, struct tern_err *err)
 {
     struct tern_model_config c = {0};
-    size_t n;
-    char *quoted = quote_nan(text, len, &n);
-    json_t *root = tern_json_parse(quoted, n, what, err);
+    json_t *root = tern_json_python_parse(text, len, what, err);
     struct reader r = {root, what, err, false};
 
-    free(quoted);
     if (!root)
         return -1;
     if (!json_is_object(root)) {

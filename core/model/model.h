@@ -14,6 +14,9 @@
 
 #include "core/base/err.h"
 
+/* Ids that may end a text: far above published lists, and 16 KiB of a config. */
+enum { TERN_MODEL_EOS_MAX = 4096 };
+
 enum tern_model_rope {
     TERN_MODEL_ROPE_PLAIN,
     TERN_MODEL_ROPE_LLAMA3, /* long wavelengths stretched by `factor` (Llama 3.1) */
@@ -36,14 +39,15 @@ struct tern_model_config {
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor; /* LLAMA3 */
     int rope_original_max_position;                                  /* LLAMA3 */
     int bos_id, pad_id;                                              /* -1 when absent or null */
-    int eos_ids[64]; /* eos_token_id, a number or a list */
+    int eos_ids[TERN_MODEL_EOS_MAX]; /* eos_token_id, a number or a list */
     int n_eos;
 };
 
 /* Read `path`, a config.json or the folder that holds one.  Unknown keys are ignored; absent ones
  * take LlamaConfig's defaults where a published config relies on them (rope_theta 10000,
  * num_key_value_heads, head_dim, rms_norm_eps 1e-6, tie_word_embeddings false).  An error names the
- * file and the key.  Outputs are set on success only. */
+ * file and the key; values that only Python's json reads do no harm in keys that are not used.
+ * Outputs are set on success only. */
 int tern_model_config_load(const char *path, struct tern_model_config *ret_config,
                            struct tern_err *err);
 

@@ -123,22 +123,6 @@ static int by_id(struct specials *s, const json_t *j, int which, const char *pat
     return 0;
 }
 
-/* transformers writes 10^30 for "no limit", too large for an integer. */
-static json_t *load(const char *path, struct tern_err *err)
-{
-    json_error_t where;
-    char *text;
-    size_t len;
-
-    if (tern_fs_read(path, CONFIG_MAX, &text, &len, err) < 0)
-        return NULL;
-    json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &where);
-    free(text);
-    if (!j)
-        tern_err_set(err, TERN_USAGE, "%s:%d: not valid JSON: %s", path, where.line, where.text);
-    return j;
-}
-
 static int read_config(struct specials *s, const char *folder, const char *name, bool ids,
                        struct tern_err *err)
 {
@@ -148,7 +132,7 @@ static int read_config(struct specials *s, const char *folder, const char *name,
 
     if (!tern_fs_exists(path))
         goto out;
-    j = load(path, err);
+    j = tern_json_python_load(path, CONFIG_MAX, err);
     if (!j)
         rc = -1;
     else if (!json_is_object(j))
@@ -218,7 +202,7 @@ int tern_token_specials(struct tern_token *t, const char *file, struct tern_err 
 static bool is_llama_class(const char *folder)
 {
     char *path = tern_fs_join(folder, "tokenizer_config.json");
-    json_t *j = tern_fs_exists(path) ? load(path, NULL) : NULL;
+    json_t *j = tern_fs_exists(path) ? tern_json_python_load(path, CONFIG_MAX, NULL) : NULL;
     const char *class = json_string_value(json_object_get(j, "tokenizer_class"));
     const bool is =
         class && (strcmp(class, "LlamaTokenizer") == 0 || strcmp(class, "LlamaTokenizerFast") == 0);

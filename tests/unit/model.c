@@ -61,6 +61,9 @@ static void rope(void)
          true, 1e4, 128},
         {BASE LLAMA3(FACTORS) ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":3}}",
          true, 1e4, 2048},
+        {BASE ",\"some\":1000000000000000019884624838656,\"more\":1e999,\"s\":\"\\ud800\","
+              "\"n\":\"a\\u0000b\",\"k\\u0000\":1}",
+         false, 1e4, 0},
         {BASE ",\"some\":NaN,\"more\":[-Infinity, Infinity],\"text\":\"NaN \\\" NaN\"}", false, 1e4,
          0},
     };
@@ -102,6 +105,34 @@ static void round_trip(void)
     free(text2);
 }
 
+/* As many ends of a text as transformers keeps, in reason. */
+static void many_ends(void)
+{
+    for (int n = 65; n <= TERN_MODEL_EOS_MAX + 1; n = n == 65 ? TERN_MODEL_EOS_MAX : n + 1) {
+        struct tern_buf text = {0};
+        struct tern_model_config c;
+        struct tern_err err = {0};
+
+        tern_buf_puts(&text, BASE ",\"eos_token_id\":[");
+        for (int i = 0; i < n; i++)
+            tern_buf_printf(&text, "%s%d", i ? "," : "", i % 256);
+        tern_buf_puts(&text, "]}");
+        const int rc = PARSE(text.data, &c, &err);
+        if (n <= TERN_MODEL_EOS_MAX)
+            ok(rc == 0 && c.n_eos == n && c.eos_ids[n - 1] == (n - 1) % 256,
+               "%d ids that end a text are kept (%s)", n, err.text);
+        else
+            has(err.text, "tern keeps 4096 at most", "%d ids that end a text are refused", n);
+        tern_buf_free(&text);
+    }
+    struct tern_model_config c;
+    struct tern_err err = {0};
+    ok(PARSE(BASE ",\"eos_token_id\":[],\"bos_token_id\":null,\"pad_token_id\":-1}", &c, &err) ==
+               0 &&
+           c.n_eos == 0 && c.bos_id == -1 && c.pad_id == -1,
+       "no ids, null and the -1 of older configs are none (%s)", err.text);
+}
+
 static void refusals(void)
 {
     static const struct {
@@ -134,6 +165,19 @@ static void refusals(void)
         {BASE ",\"max_position_embeddings\":\"many\"}", "max_position_embeddings is \"many\""},
         {BASE ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
         {BASE ",\"num_hidden_layers\":2}", "duplicate"},
+        {BASE ",\"rope_theta\":1e999}", "rope_theta must be a number"},
+        {BASE ",\"max_position_embeddings\":1000000000000000019884624838656}",
+         "max_position_embeddings is 1000000000000000019884624838656;"},
+        {BASE ",\"hidden_act\":\"a\\u0000\"}", "hidden_act is \"a\\u0000\";"},
+        {BASE ",\"eos_token_id\":\"x\"}", "eos_token_id: \"x\" is no id"},
+        {BASE ",\"eos_token_id\":[1.0,2]}", "eos_token_id: 1.0 is no id"},
+        {BASE ",\"eos_token_id\":[2,null]}", "eos_token_id: null is no id"},
+        {BASE ",\"eos_token_id\":{\"a\":2}}", "eos_token_id: {\"a\": 2} is no id"},
+        {BASE ",\"eos_token_id\":true}", "eos_token_id: true is no id"},
+        {BASE ",\"eos_token_id\":4294967298}", "eos_token_id: 4294967298 is no id"},
+        {BASE ",\"eos_token_id\":1e999}", "eos_token_id: 1e999 is no id"},
+        {BASE ",\"bos_token_id\":1.0}", "bos_token_id: 1.0 is no id"},
+        {BASE ",\"pad_token_id\":\"<pad>\"}", "pad_token_id: \"<pad>\" is no id"},
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -221,6 +265,7 @@ int main(void)
     defaults();
     rope();
     round_trip();
+    many_ends();
     refusals();
     small_table();
     if (!tern_fs_exists(dir)) {

@@ -153,6 +153,11 @@ void data_log_path(const char *path, const struct tern_text_counts *c)
     if (c->replaced)
         tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
                   (unsigned long long)c->replaced);
+    if (c->marks)
+        tern_warn(
+            "%s: %llu byte order marks at the beginning of lines were left out. Was it joined "
+            "of several files?",
+            path, (unsigned long long)c->marks);
     if (c->skipped)
         tern_warn("%s: %llu documents that are not UTF-8 were left out", path,
                   (unsigned long long)c->skipped);

@@ -213,7 +213,8 @@ static int add_path(struct merge *m, const struct part *p, json_t *record, struc
                                  .replaced = (uint64_t)v[3],
                                  .skipped = (uint64_t)v[4],
                                  .too_short = (uint64_t)v[5],
-                                 .bad = (uint64_t)v[6]};
+                                 .bad = (uint64_t)v[6],
+                                 .marks = (uint64_t)json_integer_value(json_array_get(record, 10))};
     for (size_t k = 0; k < json_array_size(lines) && k < TERN_TEXT_BAD_NAMED; k++)
         c.bad_line[k] = path->counts.lines + (uint64_t)json_integer_value(json_array_get(lines, k));
     path->docs += (uint64_t)v[0];

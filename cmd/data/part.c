@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* [path's place, documents, tokens, lines, replaced, skipped, too short, bad, [bad lines], path] */
+/* [path's place, documents, tokens, lines, replaced, skipped, too short, bad, [bad lines], path,
+ * and byte order marks where there are some] */
 static json_t *path_record(size_t i, const struct data_path_sum *p)
 {
     const struct tern_text_counts *c = &p->counts;
@@ -31,6 +32,8 @@ char *data_part_record(const struct data_build *b, const struct data_share *shar
         json_t *path = tern_json_text(s->paths[i]);
         json_t *record = path_record(i, &s->path[i]);
         json_array_append_new(record, path);
+        if (s->path[i].counts.marks)
+            json_array_append_new(record, json_integer((json_int_t)s->path[i].counts.marks));
         json_array_append_new(files, record);
     }
     json_t *j =

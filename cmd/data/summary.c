@@ -17,6 +17,7 @@ static const struct {
     {"empty", "empty", "empty"},
     {"not_utf8", "not in UTF-8", "not in UTF-8"},
     {"bad_lines", "bad line", "bad lines"},
+    {"byte_order_marks", "byte order mark", "byte order marks"},
 };
 
 static json_t *bad_file(const char *path, const struct tern_text_counts *c)
@@ -46,6 +47,8 @@ json_t *data_summary(const struct data_sums *s)
                   (json_int_t)s->duplicates, "too_short", (json_int_t)all.too_short, "empty",
                   (json_int_t)s->empty, "not_utf8", (json_int_t)all.skipped, "bad_lines",
                   (json_int_t)all.bad, "replaced_bytes", (json_int_t)all.replaced);
+    if (all.marks)
+        json_object_set_new(j, "byte_order_marks", json_integer((json_int_t)all.marks));
     if (json_array_size(bad))
         json_object_set(j, "bad", bad);
     json_decref(bad);

@@ -5,8 +5,8 @@
 #include "cmd/data/build.h"
 
 /* {"documents", "tokens", "text_bytes", "duplicates", "too_short", "empty", "not_utf8",
- * "bad_lines", "replaced_bytes", "bad": [{"path", "lines", "first": [...]}]}; "bad" is missing
- * where there is none.  A new reference; NULL without memory. */
+ * "bad_lines", "replaced_bytes", "byte_order_marks", "bad": [{"path", "lines", "first": [...]}]};
+ * the last two are missing where there is none.  A new reference; NULL without memory. */
 json_t *data_summary(const struct data_sums *s);
 /* "left out: 12 duplicates, 3 too short; no document was cut"; what is missing counts 0. `records`:
  * of a template, of which some may be cut; nothing where all were taken. */

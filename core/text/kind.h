@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "core/base/err.h"
+
 struct tern_text_kind {
     const char *what; /* "a Parquet file" */
     const char *then; /* what to do: one sentence */
@@ -11,5 +13,10 @@ struct tern_text_kind {
 
 /* NULL: none that is known.  `n`: at least 512 bytes, or all that the file has. */
 const struct tern_text_kind *tern_text_kind_of(const char *bytes, size_t n);
+
+/* An error where the first bytes of a file are of such a kind, or where so many are control
+ * characters that they are another encoding or no text.  Colours of terminals, overstrikes and
+ * separators of records are text. */
+int tern_text_kind_check(const char *path, const char *bytes, size_t n, struct tern_err *err);
 
 #endif

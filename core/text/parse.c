@@ -4,6 +4,7 @@
 #include "core/base/json.h"
 #include "core/text/article.h"
 #include "core/text/line.h"
+#include "core/text/mark.h"
 #include "core/text/table.h"
 #include "core/text/utf8.h"
 #include "core/token/token.h"
@@ -34,13 +35,14 @@ void tern_text_parser_begin(struct tern_text_parser *p, const struct tern_text_h
     p->given = false;
     p->line = chunk->line;
     p->counts = (struct tern_text_counts){0};
-    p->doc.max = p->whole.max = TERN_TOKEN_TEXT_MAX;
+    p->doc.max = p->whole.max = p->unmarked.max = TERN_TOKEN_TEXT_MAX;
 }
 
 void tern_text_parser_free(struct tern_text_parser *p)
 {
     tern_buf_free(&p->doc);
     tern_buf_free(&p->whole);
+    tern_buf_free(&p->unmarked);
 }
 
 uint64_t tern_text_parser_line(const struct tern_text_parser *p)
@@ -62,6 +64,10 @@ bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, s
     p->line++;
     p->counts.lines++;
     c->at += *len + (nl != NULL);
+    const size_t marks = tern_text_marks(*line, *len);
+    *line += marks;
+    *len -= marks;
+    p->counts.marks += marks / TERN_TEXT_MARK_BYTES;
     return true;
 }
 
@@ -215,6 +221,10 @@ static int next_json(struct tern_text_parser *p, const char **text, size_t *len,
     size_t n;
 
     while (tern_text_parser_take_line(p, &line, &n)) {
+        while (n && *line == '\x1e') { /* RFC 7464 has it before each record */
+            line++;
+            n--;
+        }
         if (is_blank(line, n))
             continue;
         int rc = read_line(p, line, n, text, len, &why);
@@ -268,6 +278,30 @@ static int next_split(struct tern_text_parser *p, const char **text, size_t *len
     return 1;
 }
 
+/* Leave byte order marks at the beginning of lines out of a text.  The lines of a parted one have
+ * been counted (tern_text_parser_take_line). */
+static int leave_marks(struct tern_text_parser *p, const char **text, size_t *len,
+                       struct tern_err *err)
+{
+    const char *s = *text, *end = s + *len, *from = s, *at = s;
+
+    tern_buf_clear(&p->unmarked);
+    for (; (at = memmem(at, (size_t)(end - at), TERN_TEXT_MARK, TERN_TEXT_MARK_BYTES));
+         at += TERN_TEXT_MARK_BYTES) {
+        if (at > from && at[-1] != '\n' && at[-1] != '\r')
+            continue; /* inside a line it is a character */
+        tern_buf_add(&p->unmarked, from, (size_t)(at - from));
+        from = at + TERN_TEXT_MARK_BYTES;
+        p->counts.marks += !p->how->split;
+    }
+    if (from == s)
+        return 1;
+    tern_buf_add(&p->unmarked, from, (size_t)(end - from));
+    *text = p->unmarked.data ? p->unmarked.data : "";
+    *len = p->unmarked.len;
+    return tern_buf_check(&p->unmarked, p->path, err) < 0 ? -1 : 1;
+}
+
 /* The next document of text that is not JSONL, checked: as tern_text_parser_next. */
 static int next_plain(struct tern_text_parser *p, const char **text, size_t *len,
                       struct tern_err *err)
@@ -299,6 +333,8 @@ static int next_plain(struct tern_text_parser *p, const char **text, size_t *len
             p->line = p->doc_line;
         rc = check_text(p, text, len, err);
         p->line = last;
+        if (rc > 0 && !articles) /* whose lines have none by now */
+            rc = leave_marks(p, text, len, err);
         if (rc != 0)
             return rc;
     }

@@ -25,6 +25,7 @@ struct tern_text_parser {
                                        chunk->from on), place */
     uint64_t doc_line;              /* Wikicorpus: of <doc */
     struct tern_buf doc, whole;     /* a document that is no part of the piece; a mended one */
+    struct tern_buf unmarked;       /* one without byte order marks */
     struct tern_text_counts counts; /* of this piece */
 };
 
@@ -35,7 +36,8 @@ void tern_text_parser_begin(struct tern_text_parser *p, const struct tern_text_h
 /* As tern_text_next. */
 int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
                           struct tern_err *err);
-/* The next line without its newline; false at the end of the piece. */
+/* The next line without its newline and the byte order marks before it, which are counted; false at
+ * the end of the piece. */
 bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, size_t *len);
 /* Count the line given last as bad: also by a caller that reads lines itself (how->records). */
 void tern_text_parser_bad(struct tern_text_parser *p);

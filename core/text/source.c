@@ -7,8 +7,10 @@
 #include "core/store/reader.h"
 #include "core/text/article.h"
 #include "core/text/bytes.h"
+#include "core/text/json_like.h"
 #include "core/text/kind.h"
 #include "core/text/line.h"
+#include "core/text/mark.h"
 #include "core/text/names.h"
 #include "core/text/table.h"
 #include "core/token/token.h"
@@ -28,51 +30,50 @@ enum { PIECE = 256 << 10 };
 static int ask(const struct tern_text_source *s, const char *what, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE,
-                        "%s: %s. Say --format jsonl if each line is an object, or --format text.",
+                        "%s: %s. Say --format jsonl if each line is an object (jq -c writes other "
+                        "JSON so), or --format text.",
                         s->path, what);
 }
 
-/* The byte order mark of UTF-8. */
-static bool has_mark(const struct tern_text_source *s)
+/* The first byte that is no byte order mark, no blank, and not RFC 7464's. */
+static size_t first_byte(const struct tern_text_source *s)
 {
-    return s->n_rest >= 3 && memcmp(s->rest, "\xef\xbb\xbf", 3) == 0;
+    size_t at = tern_text_marks(s->rest, s->n_rest);
+
+    while (at < s->n_rest && s->rest[at] && strchr(" \t\r\n\x1e", s->rest[at]))
+        at++;
+    return at;
 }
 
 /* Find the format by the first line, where the name does not tell it. */
 static int look_inside(struct tern_text_source *s, struct tern_err *err)
 {
-    struct tern_buf room = {0};
-    size_t at = has_mark(s) ? 3 : 0, n;
-
-    while (at < s->n_rest && strchr(" \t\r\n", s->rest[at]) && s->rest[at])
-        at++;
-    const char *line = s->rest + at, *nl;
-    s->format = TERN_TEXT_PLAIN;
-    if (!s->how->split && tern_text_article_begins(line, s->n_rest - at))
-        s->format = TERN_TEXT_WIKICORPUS;
-    if (at == s->n_rest || *line != '{')
-        return 0;
-    nl = memchr(line, '\n', s->n_rest - at);
-    n = nl ? (size_t)(nl - line) : s->n_rest - at;
-    if (!nl && !s->eof) /* longer than what was read */
-        return n > 1 && line[1] == '"' ? ask(s, "does it hold one JSON object a line?", err) : 0;
     const struct tern_text_field field = tern_text_field_of(s->how->field ? s->how->field : "text");
+    const size_t at = first_byte(s);
+    const char *line = s->rest + at, *nl = memchr(line, '\n', s->n_rest - at);
+    const size_t n = nl ? (size_t)(nl - line) : s->n_rest - at;
     struct tern_text_line_text text;
-    enum tern_text_line_found found = tern_text_line_field(line, n, &field, &room, &text);
+    struct tern_buf room = {0};
+
+    s->format = TERN_TEXT_PLAIN;
+    if (!s->how->split && tern_text_article_begins(line, s->n_rest - at)) {
+        s->format = TERN_TEXT_WIKICORPUS;
+        return 0;
+    }
+    enum tern_text_line_found found = TERN_TEXT_LINE_NO_JSON;
+    if (n && (nl || s->eof)) /* not longer than what was read */
+        found = tern_text_line_field(line, n, &field, &room, &text);
     tern_buf_free(&room);
-    switch (found) {
-    case TERN_TEXT_LINE_STRING:
+    if (found == TERN_TEXT_LINE_STRING || (found != TERN_TEXT_LINE_NO_JSON && s->how->records)) {
         s->format = TERN_TEXT_JSONL;
         return 0;
-    case TERN_TEXT_LINE_NO_JSON:
-        return 0;
-    default:
-        if (s->how->records) {
-            s->format = TERN_TEXT_JSONL;
-            return 0;
-        }
-        return ask(s, "its first line is a JSON object", err);
     }
+    if (found != TERN_TEXT_LINE_NO_JSON)
+        return ask(s, "its first line is a JSON object", err);
+    if (s->how->records) /* they are not read as plain text */
+        return 0;
+    const char *like = tern_text_json_like(s->rest, s->n_rest, s->eof);
+    return like ? ask(s, like, err) : 0;
 }
 
 static int find_format(struct tern_text_source *s, const char *path, struct tern_err *err)
@@ -94,8 +95,6 @@ static int find_format(struct tern_text_source *s, const char *path, struct tern
 /* The first bytes, which may show that the file is no text. */
 static int begin(struct tern_text_source *s, const char *path, struct tern_err *err)
 {
-    const struct tern_text_kind *kind;
-
     s->rest = tern_alloc(1, PIECE, s->path, err);
     if (!s->rest)
         return -1;
@@ -112,25 +111,22 @@ static int begin(struct tern_text_source *s, const char *path, struct tern_err *
         s->table = tern_text_table_open(s->path, s->how, err);
         return s->table ? 0 : -1;
     }
-    if ((kind = tern_text_kind_of(s->rest, s->n_rest)))
-        return tern_err_set(err, TERN_USAGE, "%s: is %s, not text in UTF-8. %s", s->path,
-                            kind->what, kind->then);
-    return 0;
+    return tern_text_kind_check(s->path, s->rest, s->n_rest, err);
 }
 
 /* Once the format is known: the byte order mark of UTF-8 is skipped; Latin-1 becomes UTF-8. */
 static int begin_encoding(struct tern_text_source *s, struct tern_err *err)
 {
     const enum tern_text_encoding wanted = s->how->encoding;
-    const bool mark = has_mark(s);
+    const bool mark = tern_text_marks(s->rest, s->n_rest) > 0;
 
     s->is_latin1 = wanted == TERN_TEXT_LATIN1 || (wanted == TERN_TEXT_ENCODING_AUTO &&
                                                   s->format == TERN_TEXT_WIKICORPUS && !mark);
     s->latin1.sure = wanted == TERN_TEXT_LATIN1;
     if (mark && !s->is_latin1) {
-        s->n_rest -= 3;
-        s->base = 3;
-        memmove(s->rest, s->rest + 3, s->n_rest);
+        s->base = TERN_TEXT_MARK_BYTES; /* of several the others count as joined (parse.c) */
+        s->n_rest -= s->base;
+        memmove(s->rest, s->rest + s->base, s->n_rest);
     }
     if (!s->is_latin1)
         return 0;

@@ -56,6 +56,7 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
             to->bad_line[to->bad + i] = more->bad_line[i];
     to->bad += more->bad;
     to->lines += more->lines;
+    to->marks += more->marks;
     to->replaced += more->replaced;
     to->skipped += more->skipped;
     to->too_short += more->too_short;

@@ -13,8 +13,9 @@
 enum tern_text_format {
     TERN_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind
                         them, are JSONL; .json is refused.  Another file whose first line is a JSON
-                        object is JSONL if that has the field, and refused if not; one that begins
-                        with "<doc id=" is Wikicorpus.  Others are text */
+                        object is JSONL if that has the field, and refused if not, as is one that
+                        looks like JSON otherwise (json_like.h); one that begins with "<doc id=" is
+                        Wikicorpus.  Others are text */
     TERN_TEXT_JSONL, /* one object a line, the text under a field */
     TERN_TEXT_S2ORC, /* JSONL of Semantic Scholar: the field is body_text[].text, content.text
                        or body.text, whichever a line has */
@@ -76,6 +77,7 @@ struct tern_text_counts {
     uint64_t skipped;                       /* documents that were not */
     uint64_t too_short;                     /* documents below min_bytes */
     uint64_t bad;                           /* lines */
+    uint64_t marks;                         /* byte order marks before lines, left out */
     uint64_t lines;                         /* read, of JSONL and of parted text */
     uint64_t bad_line[TERN_TEXT_BAD_NAMED]; /* the first bad ones: 1, or counted from where
                                                reading began */

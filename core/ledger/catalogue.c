@@ -103,7 +103,7 @@ int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *
     if (rc == 0)
         rc = tern_ledger_db_run(st, err);
     sqlite3_finalize(st);
-    /* Rows of another run there are nobody's: no later fold of this one removes them. */
+    /* A row of another run in that file would stay: no later fold of this run removes it. */
     static const struct {
         const char *table, *select;
     } rows[] = {
@@ -411,7 +411,7 @@ static int fold_once(const char *ledger_dir, const char *path, bool rebuild, boo
         tern_info("%s: is left to the newer tern", path);
         goto out;
     }
-    if (rc == 0 && base.bytes < 0) /* whoever put a folder there may want what is in it */
+    if (rc == 0 && base.bytes < 0) /* a folder there may hold what its owner wants */
         rc = tern_ledger_aside_put(path, err);
     if (rc == 0)
         rc = tern_ledger_catalogue_refresh(ledger_dir, db, false, &changed, err);

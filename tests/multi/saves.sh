@@ -59,7 +59,8 @@ hold 5
 TEST_FOLDS=1 begin one --set steps=12 --set checkpoint.every=5 --set checkpoint.keep=9
 until_true reached one 10
 ok $? "training goes on while a checkpoint is written"
-[ -d checkpoints/step-00000005.tmp-1 ] && [ ! -e checkpoints/step-00000005 ]; ok $? "nothing is published before every rank has written" || { ls checkpoints; cat err; }
+folder_made() { [ -d checkpoints/step-00000005.tmp-1 ]; } # by the thread that writes, which may be late
+until_true folder_made && [ ! -e checkpoints/step-00000005 ]; ok $? "nothing is published before every rank has written" || { ls checkpoints; cat err; }
 [ "$(steps_done one)" = 10 ] && [ "$(ls -d checkpoints/step-* | wc -l)" = 1 ]; ok $? "the next save waits: one is under way at a time"
 is "$(published one)" "" "the ledger has no checkpoint that is not there"
 let_go; ended; status 0 "then the run ends well"

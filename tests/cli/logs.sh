@@ -99,10 +99,12 @@ cp again.yaml $'x\e[31m.yaml'; run tern run $'x\e[31m.yaml'; run tern ledger sho
 # ---- a ledger without room
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     recipe full 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'; mkdir small
-    run unshare -m sh -c 'mount -t tmpfs -o size=300k tmpfs small && tern run full.yaml --set ledger.dir=small && grep -c " o line" small/runs/*/logs/1/0*.log >kept'
+    run unshare -m sh -c 'mount -t tmpfs -o size=300k tmpfs small && tern run full.yaml --set ledger.dir=small && cat small/runs/*/logs/1/0*.log >kept'
     status 0 "a full ledger does not end the run"
     is "$(grep -c '^line' out)" 60000 "a full ledger does not delay the program's output"
-    err_has "the last $((60000 - $(cat kept))) lines are missing in its log" "the log's missing lines are counted exactly"
+    # Room that comes back for a moment, as when a fold ends: what is missing before it is told in the log.
+    here=$(sed -n 's/^[0-9]* t \([0-9]*\) lines are missing here:.*/\1/p' kept | awk '{n += $1} END {print n + 0}')
+    err_has "the last $((60000 - $(grep -c ' o line' kept) - here)) lines are missing in its log" "the log's missing lines are counted exactly"
 else
     skip "no mount namespace"
 fi

@@ -78,6 +78,9 @@ static void test_asks(void)
         {"another control character first", "\x02{\"text\": \"one\"\n"},
         {"marks before an array", "\xef\xbb\xbf\xef\xbb\xbf[{\"text\": \"one\"}]"},
         {"objects behind a line of names", "name,text\n{\"text\":\"one\"}\n{\"text\":\"two\"}\n"},
+        {"objects behind eight lines of names",
+         "1\n2\n3\n4\n5\n6\n7\n8\n{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n"
+         "{\"n\":5}\n{\"n\":6}\n{\"n\":7}\n{\"n\":8}\n"},
         {"blanks before a colon", "  { \"text\" : \"one\",\n"},
     };
 

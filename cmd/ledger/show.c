@@ -17,7 +17,7 @@ struct show_options show;
 int show_want_ledger(struct tern_err *err)
 {
     if (!show.ledger)
-        show.ledger = tern_site_find_ledger(err); /* until the program ends */
+        show.ledger = show.found = tern_site_find_ledger(err);
     return show.ledger ? 0 : -1;
 }
 

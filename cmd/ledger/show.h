@@ -10,6 +10,7 @@
 /* Where options land; each verb's table names the ones it takes. */
 struct show_options {
     const char *ledger, *format, *run;
+    char *found; /* where none was named; `ledger` may go on to a home in it */
     bool no_header, parsable, json, helpformat, all;
 };
 extern struct show_options show;

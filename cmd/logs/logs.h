@@ -15,6 +15,7 @@ struct logs_range {
 };
 
 struct logs_options {
+    char *found; /* the ledger, where none was named; this program's may be a home in it */
     bool follow, no_time, json, raw, progress, color, has_grep;
     const char *node; /* NULL: any */
     struct logs_range ranks[LOGS_RANGES];

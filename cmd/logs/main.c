@@ -21,7 +21,7 @@ static const char *ledger, *ranks, *attempt, *since, *pattern, *job;
 static int want_ledger(struct tern_err *err)
 {
     if (!ledger)
-        ledger = tern_site_find_ledger(err); /* until the program ends */
+        ledger = logs.found = tern_site_find_ledger(err);
     return ledger ? 0 : -1;
 }
 

@@ -259,7 +259,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     *stamp = (struct tern_ledger_db_stamp){0};
     if (!tern_ledger_home_sound(path, S_IFREG)) {
         struct stat st;
-        if (TERN_AGAIN(lstat(path, &st)) == 0 && !S_ISREG(st.st_mode)) /* nobody's snapshot */
+        if (TERN_AGAIN(lstat(path, &st)) == 0 && !S_ISREG(st.st_mode)) /* no snapshot */
             tern_ledger_db_stamp(path, stamp);
         return 1;
     }

@@ -84,7 +84,7 @@ typedef int tern_ledger_db_finish(sqlite3 *db, int fd, const char *path, struct 
 /* A seal: such a function. */
 int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *err);
 /* Is the file at `path` that of `stamp`, with its seal?  Then its bytes are those that were
- * published.  What was changed since, by a disk or by somebody's SQL, has no seal that fits. */
+ * published.  A change since, by a disk or by SQL, leaves a seal that does not fit. */
 bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp);
 
 /* Put the database at `path`, with what `finish` appends (NULL: nothing), read-only, readable as

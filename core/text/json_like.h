@@ -1,4 +1,4 @@
-/* Texts of a format that nobody named: are they JSON, though not one object a line? */
+/* Texts whose format is not named: are they JSON, though not one object a line? */
 #ifndef TERN_TEXT_JSON_LIKE_H
 #define TERN_TEXT_JSON_LIKE_H
 

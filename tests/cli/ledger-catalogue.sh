@@ -1,6 +1,6 @@
 #!/bin/bash
-# ledger.db and run.db are no authority.  What somebody or a disk changed in them is noticed, reaches no
-# answer, and is made again; a newer tern's, and what is no file, too.
+# ledger.db and run.db are no authority.  A change of them, by a user or a disk, is noticed, reaches no
+# answer, and is mended; so are a newer tern's file, and a folder or pipe in the place of one.
 . "$(dirname "$0")/../lib/tap.sh"
 command -v sqlite3 >/dev/null || skip_all "sqlite3 is not installed"
 command -v python3 >/dev/null || skip_all "python3 is not installed"
@@ -37,8 +37,8 @@ changed() { # NAME
     same "ledger.db, $1"; grep -q 'is damaged, or was changed; it is made again' said; ok $? "ledger.db, $1: readers tell it" || cat said
     healed "ledger.db, $1"
 }
-rewrite $c "UPDATE run SET last_loss = 99, name = 'forged'"; changed "values that somebody updated"
-rewrite $c "INSERT INTO run(id, name) VALUES('01ARZ3NDEKTSV4RRFFQ69G5FAV', 'forged')"; changed "a row that somebody inserted"
+rewrite $c "UPDATE run SET last_loss = 99, name = 'forged'"; changed "values that SQL updated"
+rewrite $c "INSERT INTO run(id, name) VALUES('01ARZ3NDEKTSV4RRFFQ69G5FAV', 'forged')"; changed "a row that SQL inserted"
 flip $c second-run 1; changed "a flipped bit of a name"
 flip $c -5 1; changed "a flipped bit of its seal"
 rewrite $c "PRAGMA user_version = 7"; changed "a version that is none"

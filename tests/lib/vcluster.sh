@@ -3,6 +3,7 @@
 #   cluster_up            four Trn1 nodes; skips the test where Slurm is not installed
 #   $SLURM_INCLUDE, with_slurm FILE...   for a Slurm that is not the system's
 #   on COMMAND...         run on its head, in the current folder; ./out, ./err and $rc as with run
+#   reconfigure           slurm.conf has changed: its daemons go by it, and the nodes are there
 #   nodes are trn1-st-trn1-[1-4]
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
@@ -30,5 +31,8 @@ rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where r
 # let it go, but not in the second of its end, in which slurmd would refuse it.
 is_pending() { tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %T | grep -qx PENDING; }
 start_again() { until_true is_pending; sleep 1.1; on scontrol update jobid="$job" StartTime=now; }
+# From 24.11 on slurmctld begins anew for it, and knows no node's state until the node registers.
+nodes_known() { tern cluster exec $CLUSTER -- sinfo -h -N -o %T >states && [ -s states ] && ! grep -q unknown states; }
+reconfigure() { on scontrol reconfigure; until_true nodes_known; }
 # sbatch ARGUMENT...: its job's number in $job; out and err are sbatch's.
 submit() { on sbatch --parsable "$@"; job=$(cat out); }

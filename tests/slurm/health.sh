@@ -131,7 +131,7 @@ fi
 until_true queue_empty
 printf '#!/bin/sh\necho >>%s/calls.$SLURMD_NODENAME\nexec %s/tern health quick --program 2>>%s/program.$SLURMD_NODENAME\n' "$WORK" "$BIN" "$WORK" >program; chmod +x program
 printf 'HealthCheckProgram=%s/program\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
-on scontrol reconfigure
+reconfigure
 # Its first call: slurmd has begun anew (24.11), which it does not while a device in gres.conf lacks.
 for i in 1 2 3 4; do until_true test -e "program.$N-$i"; done
 is_drained() { case $(reason "$1") in 'drained tern:neuron:'*) true ;; *) false ;; esac; }
@@ -145,19 +145,19 @@ until_true settled; ok $? "the same on all nodes: no more than a quarter of them
 is "$(reason 3)" "drained cable: mine" "HealthCheckProgram keeps another reason of a bad node"
 for i in 1 2 3 4; do at $i touch /dev/neuron5; done
 calls=$(wc -l <calls.$N-3); until_true eval '[ $(wc -l <calls.$N-3) -gt $((calls + 1)) ]'; is "$(reason 3)" "drained cable: mine" "HealthCheckProgram keeps another reason of a node that is well"
-sed -i '/HealthCheck/d' "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; on scontrol reconfigure; resume 3
+sed -i '/HealthCheck/d' "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; reconfigure; resume 3
 for i in 1 2 4; do until_true is_idle $i || { on tern health --mend $N-$i; }; done
 
 # ---- Prolog
 printf '#!/bin/sh\ntouch %s/prolog.$SLURMD_NODENAME\nexec %s/tern health --prolog --expect neuron=16\n' "$WORK" "$BIN" >prolog; chmod +x prolog
-printf 'Prolog=%s/prolog\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; on scontrol reconfigure
+printf 'Prolog=%s/prolog\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; reconfigure
 prolog_runs() { on srun -w $N-$1 true; [ -e prolog.$N-$1 ]; }
 until_true prolog_runs 2; until_true prolog_runs 1; status 0 "Prolog: a good node works"
 at 2 rm /dev/neuron8
 on srun -w $N-2 true; [ "$rc" != 0 ]; ok $? "Prolog: a job does not begin on a bad node"
 is "$(reason 2)" "drained Prolog error" "Prolog: Slurm drains the bad node"
 on tern health --mend $N-2; out_has 'not drained by tern' "--mend leaves Slurm's own drain"
-at 2 touch /dev/neuron8; sed -i '/^Prolog=/d' "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; on scontrol reconfigure; resume 2
+at 2 touch /dev/neuron8; sed -i '/^Prolog=/d' "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"; reconfigure; resume 2
 
 # ---- replacement, in each platform's words
 at 1 tern health --replace $N-4 --platform none >out 2>err; rc=$?; status 1 "--replace --platform none makes no request"
@@ -181,7 +181,7 @@ on tern health --replace $N-3 --platform hyperpod; status 0 "--replace takes a n
 printf '#!/bin/sh\necho $* >>%s/power\n' "$WORK" >suspend; chmod +x suspend
 sed -i "s/^NodeName=$N-\[1-4\]\(.*\)State=UNKNOWN/NodeName=$N-[1-3]\1State=UNKNOWN\nNodeName=$N-4\1State=CLOUD/" "$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
 printf 'SuspendProgram=%s/suspend\nResumeProgram=/bin/true\nSuspendTime=86400\nSuspendTimeout=1\nSlurmctldParameters=cloud_dns\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
-on scontrol reconfigure
+reconfigure
 on tern health --replace $N-4 --platform pcluster --because 'HBM error'; status 0 "ParallelCluster: the request is made"
 on scontrol show node $N-4; out_has 'Reason=tern:replace: HBM error' "ParallelCluster: the node has tern's reason"
 until_true grep -q "$N-4" power; ok $? "ParallelCluster: SuspendProgram gets the node" || cat power

@@ -8,7 +8,7 @@ sed 's|^    ScaledownIdletime:.*|&\n    CustomSlurmSettings:\n      - PreemptTyp
 LAYOUT=$WORK/cluster.yaml
 cluster_up
 echo "PartitionName=prod Nodes=trn1-st-trn1-[1-4] PriorityTier=10 PreemptMode=OFF" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
-on scontrol reconfigure
+reconfigure
 on scontrol update partition=trn1 PriorityTier=1 PreemptMode=REQUEUE GraceTime=30
 tiny_make || exit 1
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -5 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }

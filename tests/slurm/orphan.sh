@@ -39,7 +39,7 @@ timeouts=5; long && timeouts="5 60"
 for timeout in $timeouts; do
     if [ "$timeout" != 5 ]; then
         conf=$(find "$TERN_CLUSTER_HOME" -name slurm.conf | head -n 1)
-        sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$timeout/; s/^KillWait=.*/KillWait=30/" "$conf"; on scontrol reconfigure; sleep 2
+        sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$timeout/; s/^KillWait=.*/KillWait=30/" "$conf"; reconfigure
     fi
     for owner in $owners; do
         # An admin does not wait for SlurmdTimeout, but until Slurm has let go of the other nodes: what

@@ -278,7 +278,8 @@ const struct tern_cmd ckpt_blend_cmd = {
         "name, the MODEL's place and the element. dare_ties then adds as ties does.\n\n"
         "Config, tokenizer and generation config are those of the base, or else of the first "
         "MODEL. Models that differ in shape, RoPE or vocabulary are refused. About 7 MiB of each "
-        "model are in memory at a time. The folder appears whole or not at all.",
+        "model are in memory at a time. The folder appears whole or not at all, "
+        "and the same command goes on with one that was cut off (see export).",
     .examples = "  tern ckpt blend general medical -o mean -w 0.6,0.4\n"
                 "  tern ckpt blend general medical -o arc -m slerp -t 0.3\n"
                 "  tern ckpt blend cpt sft --base llama -o both -m ties --density 0.3,0.5\n"

@@ -104,14 +104,34 @@ static int fill(struct blend *d, struct tern_err *err)
     return tern_fs_sync_dir(x->temp, err);
 }
 
+static int begin(struct blend *d, const char *out_dir, struct tern_err *err)
+{
+    const struct tern_convert_blend *b = d->b;
+    struct tern_buf what = {0};
+
+    tern_buf_printf(&what, "blend %d t %.17g lambda %.17g normalize %d rescale %d seed %llu\n",
+                    (int)b->method, b->t, b->lambda, b->normalize, b->rescale,
+                    (unsigned long long)b->seed);
+    for (size_t i = 0; i < b->n; i++)
+        tern_buf_printf(&what, "weight %.17g density %.17g\n", b->models[i].weight,
+                        b->models[i].density);
+    for (size_t k = 0; k < d->n; k++)
+        tern_convert_describe(&what, &d->x[k]);
+    const int rc = tern_convert_folder_begin(&d->x[0], out_dir, &what, err);
+    tern_buf_free(&what);
+    return rc;
+}
+
 static int run(struct blend *d, const char *out_dir, struct tern_err *err)
 {
     if (check_models(d->b, err) < 0 || check_numbers(d->b, err) < 0 || open_models(d, err) < 0 ||
         tern_convert_deal_files(&d->x[0], err) < 0)
         return -1;
     d->pass = tern_convert_blend_pass_new(d->b, d->x, d->n, err);
-    if (!d->pass || tern_convert_folder_begin(&d->x[0], out_dir, err) < 0 || fill(d, err) < 0)
+    if (!d->pass || begin(d, out_dir, err) < 0)
         return -1;
+    if (fill(d, err) < 0)
+        return tern_convert_folder_stopped(&d->x[0], d->b->out.stop, err);
     return tern_convert_folder_end(&d->x[0], out_dir, err);
 }
 

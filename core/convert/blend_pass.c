@@ -441,6 +441,12 @@ int tern_convert_blend_pass_write(struct tern_convert_blend_pass *p, size_t i,
 
     p->t = &p->x[0].tensors[i];
     p->file = out;
+    if (!out) {
+        p->done += elements(p->t) * p->passes;
+        if (p->b->progress)
+            p->b->progress(p->b->ctx, p->done, p->all);
+        return 0;
+    }
     if (p->b->method == TERN_CONVERT_BLEND_SLERP)
         rc = prepare_slerp(p, err);
     else if (p->b->method == TERN_CONVERT_BLEND_TIES)

@@ -3,6 +3,7 @@
 #define TERN_CONVERT_EXPORT_H
 
 #include "core/base/behind.h"
+#include "core/base/str.h"
 #include "core/convert/convert.h"
 
 struct tern_convert_export {
@@ -22,7 +23,8 @@ struct tern_convert_export {
     size_t n;
     unsigned n_shards;
     uint64_t total;
-    char *temp; /* the folder while it grows */
+    char *temp; /* the folder while it grows; else NULL */
+    int job;    /* a locked file in it, while `temp` is there */
 };
 
 /* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
@@ -57,16 +59,12 @@ bool tern_convert_is_adapters(const struct tern_convert_export *x);
 uint64_t tern_convert_tensor_bytes(const struct tern_ckpt_info *t);
 /* Deal the list into files of options->max_shard_bytes (0: 5 GB); it is then in their order. */
 int tern_convert_deal_files(struct tern_convert_export *x, struct tern_err *err);
-/* Make the folder `x->temp` beside `out_dir`, which is absent or empty; and give it that name, when
- * its files are durable. */
-int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
-                              struct tern_err *err);
-int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
-                            struct tern_err *err);
-/* Append all bytes of tensor `i` of the list, in the type that stands there, to `out`. */
+/* Append all bytes of tensor `i` of the list, in the type that stands there, to `out`.  NULL: they
+ * were written by an earlier call, and only progress counts them. */
 typedef int tern_convert_write_tensor(void *ctx, size_t i, struct tern_behind *out,
                                       struct tern_err *err);
-/* The files of weights, durable, and their index where they are several. */
+/* The files of weights, durable, and their index where they are several.  Whole files that are
+ * there already stay. */
 int tern_convert_write_weights(const struct tern_convert_export *x,
                                tern_convert_write_tensor *write_tensor, void *ctx,
                                struct tern_err *err);
@@ -77,6 +75,28 @@ int tern_convert_write_beside(struct tern_convert_export *x, bool *ret_tokenizer
 /* The file `name` of the folder. */
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);
+
+/* ---- unfinished.c ---- */
+
+/* Append all that the files of weights depend on: the sources' files (their inodes, sizes and
+ * times), the config, the tensors with their types and files, tern's version.  The caller adds its
+ * own options. */
+void tern_convert_describe(struct tern_buf *to, const struct tern_convert_export *x);
+/* Make the folder `x->temp`, OUT_DIR.unfinished, beside `out_dir`, which is absent or empty.  Where
+ * an earlier call with the same description, `what`, left whole files of weights there
+ * (.safetensors, .pt), they stay; all else that it left goes.  TERN_TEMPFAIL: another process is
+ * writing there.  TERN_USAGE: what is there was left by no conversion of this user. */
+int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
+                              const struct tern_buf *what, struct tern_err *err);
+/* Give it its name, when its files are durable. */
+int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
+                            struct tern_err *err);
+/* The conversion failed.  If `*stop` asked for that (NULL: never) and whole files are there, they
+ * stay for the next call, and `err` says so.  Returns -1. */
+int tern_convert_folder_stopped(struct tern_convert_export *x, const volatile sig_atomic_t *stop,
+                                struct tern_err *err);
+/* Remove a folder that got no name; does nothing without one. */
+void tern_convert_folder_drop(struct tern_convert_export *x);
 
 /* ---- tokenizer.c ---- */
 

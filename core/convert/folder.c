@@ -2,6 +2,7 @@
  */
 #include "core/convert/export.h"
 
+#include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -10,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SHARD_BYTES 5000000000ull
@@ -62,30 +64,62 @@ static char *shard_name(const struct tern_convert_export *x, unsigned i)
     return tern_strf("model-%05u-of-%05u.safetensors", i + 1, x->n_shards);
 }
 
+/* Tensors first to first + n of the list, which become one file. */
+struct part {
+    size_t first, n;
+    char *head; /* [len] */
+    size_t len;
+    uint64_t data; /* bytes that follow it */
+};
+
+static int append_all(const struct part *p, const char *path,
+                      tern_convert_write_tensor *write_tensor, void *ctx, struct tern_behind *b,
+                      struct tern_err *err)
+{
+    int rc = b ? tern_behind_write(b, p->head, p->len, err) : -1;
+
+    for (size_t k = 0; rc == 0 && k < p->n; k++)
+        rc = write_tensor(ctx, p->first + k, b, err);
+    tern_assert(rc < 0 || tern_behind_at(b) == p->len + p->data, "%s: %llu bytes", path,
+                (unsigned long long)tern_behind_at(b));
+    return rc;
+}
+
+/* An earlier call wrote it. */
+static bool is_there(const char *path, const struct part *p)
+{
+    struct stat st;
+
+    return TERN_AGAIN(lstat(path, &st)) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size == p->len + p->data;
+}
+
 static int write_shard(const struct tern_convert_export *x, unsigned i,
                        tern_convert_write_tensor *write_tensor, void *ctx, struct tern_err *err)
 {
-    char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name), *head = NULL;
-    size_t first = 0, n = 0, len;
-    uint64_t data;
+    char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name);
+    struct part p = {0};
     struct tern_fs_new f;
     int rc = -1;
 
-    while (x->shard[first] != i)
-        first++;
-    while (first + n < x->n && x->shard[first + n] == i)
-        n++;
-    if (tern_ckpt_safetensors_head(x->tensors + first, n, &head, &len, &data, err) < 0)
+    while (x->shard[p.first] != i)
+        p.first++;
+    while (p.first + p.n < x->n && x->shard[p.first + p.n] == i)
+        p.n++;
+    if (tern_ckpt_safetensors_head(x->tensors + p.first, p.n, &p.head, &p.len, &p.data, err) < 0)
         goto out;
-    tern_assert(n > 0 && first + n <= x->n, "shard %u: tensors %zu to %zu", i, first, first + n);
+    tern_assert(p.n > 0 && p.first + p.n <= x->n, "shard %u: tensors %zu to %zu", i, p.first,
+                p.first + p.n);
+    if (is_there(path, &p)) {
+        rc = 0;
+        for (size_t k = 0; rc == 0 && k < p.n; k++)
+            rc = write_tensor(ctx, p.first + k, NULL, err);
+        goto out;
+    }
     if (tern_fs_new_open(&f, path, 0644, err) < 0)
         goto out;
     struct tern_behind *b = tern_behind_new(f.fd, path, err);
-    rc = b ? tern_behind_write(b, head, len, err) : -1;
-    for (size_t k = 0; rc == 0 && k < n; k++)
-        rc = write_tensor(ctx, first + k, b, err);
-    tern_assert(rc < 0 || tern_behind_at(b) == len + data, "%s: %llu bytes", path,
-                (unsigned long long)tern_behind_at(b));
+    rc = append_all(&p, path, write_tensor, ctx, b, err);
     if (rc < 0)
         tern_behind_abort(b);
     else
@@ -95,7 +129,7 @@ static int write_shard(const struct tern_convert_export *x, unsigned i,
     else
         tern_fs_new_abort(&f);
 out:
-    free(head);
+    free(p.head);
     free(path);
     free(name);
     return rc;
@@ -241,25 +275,4 @@ int tern_convert_write_beside(struct tern_convert_export *x, bool *ret_tokenizer
     if (write_config(x, err) < 0 || write_companions(x, ret_tokenizer, err) < 0)
         return -1;
     return *ret_tokenizer ? tern_convert_complete_tokenizer(x, err) : 0;
-}
-
-/* ------------------------------------------------------------------ its name */
-
-int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
-                              struct tern_err *err)
-{
-    if (tern_fs_is_free(out_dir, err) < 0)
-        return -1;
-    x->temp = tern_fs_folder_beside(out_dir, err);
-    return x->temp ? 0 : -1;
-}
-
-int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
-                            struct tern_err *err)
-{
-    if (tern_fs_rename(x->temp, out_dir, /* only_new= */ false) < 0)
-        return tern_err_sys(err, "%s: cannot be put in place", out_dir);
-    free(x->temp);
-    x->temp = NULL; /* it has its name now */
-    return tern_fs_sync_parent(out_dir, err);
 }

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/progress.h"
 #include "core/base/str.h"
+#include "core/convert/nxd.h"
 #include "core/convert/nxd_adapters.h"
 
 #include <fcntl.h>
@@ -214,7 +215,10 @@ static int append_tensor(void *ctx, size_t i, struct tern_behind *out, struct te
 {
     struct source *s = ctx;
 
-    return write_tensor(s->x, &s->x->tensors[i], s->piece, out, err);
+    if (out)
+        return write_tensor(s->x, &s->x->tensors[i], s->piece, out, err);
+    tern_progress_add(tern_convert_tensor_bytes(&s->x->tensors[i]));
+    return 0;
 }
 
 static int fill(struct tern_convert_export *x, struct tern_convert_out *out, struct tern_err *err)
@@ -236,21 +240,32 @@ static int fill(struct tern_convert_export *x, struct tern_convert_out *out, str
     return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
 }
 
+static int begin(struct tern_convert_export *x, const char *out_dir, struct tern_err *err)
+{
+    struct tern_buf what = {0};
+
+    if (x->options->from_nxd)
+        tern_buf_printf(&what, "of ranks %d\n", (int)x->options->from_nxd->hw);
+    tern_convert_describe(&what, x);
+    const int rc = tern_convert_folder_begin(x, out_dir, &what, err);
+    tern_buf_free(&what);
+    return rc;
+}
+
 static int export_run(struct tern_convert_export *x, const char *out_dir,
                       struct tern_convert_out *out, struct tern_err *err)
 {
     if ((!x->adapter_config && tern_convert_load_config(x, err) < 0) || list(x, err) < 0 ||
-        tern_convert_deal_files(x, err) < 0 || tern_convert_folder_begin(x, out_dir, err) < 0 ||
-        fill(x, out, err) < 0)
+        tern_convert_deal_files(x, err) < 0 || begin(x, out_dir, err) < 0)
         return -1;
+    if (fill(x, out, err) < 0)
+        return tern_convert_folder_stopped(x, x->options->stop, err);
     return tern_convert_folder_end(x, out_dir, err);
 }
 
 void tern_convert_export_free(struct tern_convert_export *x)
 {
-    if (x->temp)
-        tern_fs_remove_tree(x->temp, NULL);
-    free(x->temp);
+    tern_convert_folder_drop(x);
     json_decref(x->config_json);
     json_decref(x->adapter_config);
     free(x->tensors);

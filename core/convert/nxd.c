@@ -153,6 +153,14 @@ static int begin_ranks(struct nxd *n, const struct tern_convert_nxd_tensor *t, s
     return rc;
 }
 
+static char *tensor_path(const struct nxd *n, int rank, size_t i)
+{
+    char *at = rank_path(n, rank), *path = tern_strf("%s.tensors/tensor_%zu.pt", at, i);
+
+    free(at);
+    return path;
+}
+
 /* xser: a file of its own for tensor `i`, in each rank's folder. */
 static int begin_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t i,
                         struct tern_err *err)
@@ -161,13 +169,12 @@ static int begin_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, 
     int rc = 0;
 
     for (int r = 0; rc == 0 && r < n->plan.tensor; r++) {
-        char *at = rank_path(n, r), *path = tern_strf("%s.tensors/tensor_%zu.pt", at, i);
+        char *path = tensor_path(n, r, i);
         struct tern_pytorch_object *p = tern_pytorch_object_new();
         tern_pytorch_object_tensor(p, &one);
         n->to[r] = tern_pytorch_write_open(path, p, /* zip64_from= */ 0, err);
         rc = n->to[r] ? 0 : -1;
         free(path);
-        free(at);
     }
     return rc;
 }
@@ -320,6 +327,47 @@ static int check_types(const struct nxd *n, const struct tern_convert_nxd_tensor
     return 0;
 }
 
+/* Of all tensor ranks. */
+static uint64_t bytes_of(const struct nxd *n, const struct tern_convert_nxd_tensor *t)
+{
+    uint64_t bytes = tern_ckpt_type_bytes(n->x.tensors[t->source[0]].type);
+
+    for (int d = 0; d < t->ndim; d++)
+        bytes *= (uint64_t)t->shape[d];
+    return bytes * (uint64_t)n->plan.tensor;
+}
+
+/* An earlier call wrote the files of all tensor ranks; xser: of tensor `i`. */
+static bool are_there(const struct nxd *n, size_t i)
+{
+    bool all = true;
+
+    for (int r = 0; all && r < n->plan.tensor; r++) {
+        char *path = n->o->xser ? tensor_path(n, r, i) : rank_path(n, r);
+        all = tern_fs_exists(path);
+        free(path);
+    }
+    return all;
+}
+
+static void count_there(struct nxd *n, const struct tern_convert_nxd_tensor *t)
+{
+    n->bytes += bytes_of(n, t);
+    tern_progress_add(bytes_of(n, t));
+}
+
+static int write_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t i,
+                        struct tern_err *err)
+{
+    if (!n->o->xser)
+        return deal(n, t, err);
+    if (are_there(n, i)) {
+        count_there(n, t);
+        return 0;
+    }
+    return begin_tensor(n, t, i, err) < 0 || deal(n, t, err) < 0 ? -1 : commit_all(n, err);
+}
+
 static int write_pipeline_rank(struct nxd *n, struct tern_err *err)
 {
     struct tern_convert_nxd_tensor *t;
@@ -327,20 +375,19 @@ static int write_pipeline_rank(struct nxd *n, struct tern_err *err)
 
     if (tern_convert_nxd_list(&n->plan, n->pipeline_rank, &t, &count, err) < 0)
         return -1;
+    const bool whole = !n->o->xser && are_there(n, 0);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = check_types(n, &t[i], err);
-    if (rc == 0)
+    if (rc == 0 && !whole)
         rc = begin_ranks(n, t, count, err);
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        if (n->o->xser)
-            rc = begin_tensor(n, &t[i], i, err);
-        if (rc == 0)
-            rc = deal(n, &t[i], err);
-        if (rc == 0 && n->o->xser)
-            rc = commit_all(n, err);
+        if (whole)
+            count_there(n, &t[i]);
+        else
+            rc = write_tensor(n, &t[i], i, err);
     }
-    if (rc == 0 && !n->o->xser)
+    if (rc == 0 && !whole && !n->o->xser)
         rc = commit_all(n, err);
     free(t);
     return rc;
@@ -355,12 +402,8 @@ static int expect_bytes(const struct nxd *n, struct tern_err *err)
     for (int p = 0; p < n->plan.pipeline; p++) {
         if (tern_convert_nxd_list(&n->plan, p, &t, &count, err) < 0)
             return -1;
-        for (size_t i = 0; i < count; i++) {
-            uint64_t bytes = tern_ckpt_type_bytes(n->x.tensors[t[i].source[0]].type);
-            for (int d = 0; d < t[i].ndim; d++)
-                bytes *= (uint64_t)t[i].shape[d];
-            tern_progress_expect(bytes * (uint64_t)n->plan.tensor);
-        }
+        for (size_t i = 0; i < count; i++)
+            tern_progress_expect(bytes_of(n, &t[i]));
         free(t);
     }
     return 0;
@@ -405,6 +448,23 @@ static int write_markers(const struct nxd *n, struct tern_err *err)
     return rc;
 }
 
+static int begin(struct nxd *n, const char *out_dir, struct tern_err *err)
+{
+    const struct tern_convert_nxd *o = n->o;
+    struct tern_buf what = {0};
+
+    tern_buf_printf(&what,
+                    "nxd tensor %d pipeline %d interleave %d copies %d qkv %d hw %d "
+                    "files %d xser %d from %d\n",
+                    n->plan.tensor, n->plan.pipeline, o->interleave, n->plan.copies,
+                    (int)n->plan.qkv, (int)o->hw, (int)o->files, o->xser,
+                    o->from ? (int)o->from->hw : -1);
+    tern_convert_describe(&what, &n->x);
+    const int rc = tern_convert_folder_begin(&n->x, out_dir, &what, err);
+    tern_buf_free(&what);
+    return rc;
+}
+
 static int run(struct nxd *n, const char *path, const char *out_dir, struct tern_err *err)
 {
     if (open_source(n, path, err) < 0 || tern_convert_load_config(&n->x, err) < 0 ||
@@ -417,11 +477,11 @@ static int run(struct nxd *n, const char *path, const char *out_dir, struct tern
     n->to = tern_alloc((size_t)n->plan.tensor, sizeof *n->to, "files", err);
     if (!n->piece || !n->part || !n->runs || !n->to ||
         tern_fs_allow_open((size_t)n->plan.tensor + OTHER_FILES, err) < 0 ||
-        expect_bytes(n, err) < 0 || tern_convert_folder_begin(&n->x, out_dir, err) < 0)
+        expect_bytes(n, err) < 0 || begin(n, out_dir, err) < 0)
         return -1;
     for (; n->pipeline_rank < n->plan.pipeline; n->pipeline_rank++)
         if (write_pipeline_rank(n, err) < 0)
-            return -1;
+            return tern_convert_folder_stopped(&n->x, n->o->stop, err);
     if ((n->o->markers && write_markers(n, err) < 0) || tern_fs_sync_dir(n->x.temp, err) < 0)
         return -1;
     return tern_convert_folder_end(&n->x, out_dir, err);

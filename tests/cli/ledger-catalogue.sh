@@ -52,7 +52,7 @@ run tern ledger verify first; status 1 "verify of one run looks at ledger.db, to
 tern ledger fold 2>/dev/null
 missed='' wrong='' n=$(long && echo 100 || echo 8)
 for ((i = 0; i < n; i++)); do
-    size=$(stat -c %s $c); flip $c $((i == 0 ? 99 : size * i / n + i * 97)) $((1 << i % 8))
+    size=$(stat -c %s $c); flip $c $((i == 0 ? 99 : (size * i / n + i * 97) % size)) $((1 << i % 8))
     tern ledger verify >/dev/null 2>&1; [ $? = 1 ] || missed="$missed $i"
     answers >now; cmp -s right now || wrong="$wrong $i"
     tern ledger fold 2>/dev/null

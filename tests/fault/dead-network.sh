@@ -70,11 +70,27 @@ ok $? "FI_TCP_IFACE=good: nothing else is tried" || sed 's/^/# /' words | head -
 # Where none is left: an error in seconds, with what to do.
 export TERN_DEADLINE=8
 FI_TCP_IFACE=dead meet 20 300000
-[ "$rcs" = 3333 ]; ok $? "no network leads anywhere: all ranks end" || sed 's/^/# /' words
-words_has "code 75: no network between the nodes leads anywhere: dead0 \\(10.77.0.1\\): rank 0 at 10.77.0.1 hears nothing from rank 2 at 10.77.0.2.*dead9 .*launch.rails .*TERN_FABRIC_RAILS.*FI_TCP_IFACE \\(dead\\)" "the error names each dead network, its addresses and the settings"
+[ "$rcs" = 3333 ]; ok $? "no network that is left leads anywhere: all ranks end" || sed 's/^/# /' words
+words_has "code 75: of the networks that FI_TCP_IFACE leaves, none leads anywhere: dead0 \\(10.77.0.1\\): rank 0 at 10.77.0.1 hears nothing from rank 2 at 10.77.0.2.*dead9 .*launch.rails .*TERN_FABRIC_RAILS, now not set\\) or FI_TCP_IFACE \\(dead\\)" "the error names each dead network, its addresses and the settings"
+TERN_FABRIC_RAILS=any FI_TCP_IFACE=dead meet 20 300000
+[ "$rcs" = 3333 ]; ok $? "launch.rails any: all ranks end where no network leads anywhere" || sed 's/^/# /' words
+words_has "code 75: .*TERN_FABRIC_RAILS, now any\\) or FI_TCP_IFACE \\(dead\\)" "launch.rails any: the error tells that it is set"
+for p in tcp:NET 'udp;ofi_rxd:UDP' sockets:SOCKETS; do
+    TERN_FABRIC_PROVIDER=${p%:*} run timeout 60 env "FI_${p#*:}_IFACE=dead9" ip netns exec $A "$BIN/tern" fabric info
+    grep -q 'rail 0: dead9' out || { skip "libfabric has no provider here that FI_${p#*:}_IFACE is for"; continue; }
+    export TERN_FABRIC_PROVIDER=${p%:*} "FI_${p#*:}_IFACE=dead9"
+    meet 20 300000
+    [ "$rcs" = 3333 ] && grep -q "code 75: of the networks that FI_${p#*:}_IFACE leaves, none .*not set) or FI_${p#*:}_IFACE (dead9)" words && ! grep -q FI_TCP_IFACE words
+    ok $? "the error names FI_${p#*:}_IFACE where that has chosen the network" || sed 's/^/# /' words
+    unset TERN_FABRIC_PROVIDER "FI_${p#*:}_IFACE"
+done
 TERN_FABRIC_RAILS=dead9 meet 20 300000
 [ "$rcs" = 3333 ]; ok $? "a requested network that leads nowhere ends all ranks" || sed 's/^/# /' words
-words_has "code 75: the network between the nodes leads nowhere: dead9 .*TERN_FABRIC_RAILS, now dead9" "the error names the requested network and its setting"
+words_has "code 75: the rail named leads nowhere: dead9 .*Name one that does by .*TERN_FABRIC_RAILS, now dead9\\)" "the error names the requested network and its setting"
+TERN_FABRIC_RAILS=good,dead9 meet 20 300000
+[ "$rcs" = 3333 ]; ok $? "one of two requested networks leads nowhere: all ranks end" || sed 's/^/# /' words
+words_has "code 75: of the rails named, these lead nowhere: dead9 .*Name others by .*TERN_FABRIC_RAILS, now good,dead9\\)" "the error tells which of the requested networks leads nowhere"
+! grep -qE "no network|good \\(" words; ok $? "the error says nothing of the requested network that works" || sed 's/^/# /' words
 
 # Nodes that have no other IPv4 than their own loopback's.
 export TERN_DEADLINE=30

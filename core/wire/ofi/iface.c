@@ -96,12 +96,14 @@ const char *tern_wire_ofi_iface_asked(const char *provider, const char **var)
                                           {"sockets", "FI_SOCKETS_IFACE"},
                                           {"udp", "FI_UDP_IFACE"}};
 
+    *var = NULL;
     for (size_t k = 0; k < sizeof vars / sizeof *vars; k++) {
         size_t len = strlen(vars[k][0]);
         const char *name = getenv(vars[k][1]);
+        if (strncmp(provider, vars[k][0], len) != 0 || (provider[len] && provider[len] != ';'))
+            continue;
         *var = vars[k][1];
-        if (name && *name && strncmp(provider, vars[k][0], len) == 0 &&
-            (!provider[len] || provider[len] == ';'))
+        if (name && *name)
             return name;
     }
     return NULL;

@@ -82,7 +82,21 @@ static int in_network_order(struct fi_info **c, int n)
     return n;
 }
 
-static int in_list_order(const char *names, struct fi_info **c, int n, struct tern_err *err)
+static int not_here(const struct fi_info *list, const char *name, size_t len, struct tern_err *err)
+{
+    const char *var = NULL, *iface = NULL;
+
+    if (list)
+        iface = tern_wire_ofi_iface_asked(list->fabric_attr->prov_name, &var);
+    return tern_err_set(err, TERN_USAGE,
+                        "TERN_FABRIC_RAILS: there is no interface '%.*s' here that libfabric can "
+                        "use (ip addr%s%s%s)",
+                        (int)len, name, iface ? "; it must also be one that " : "",
+                        iface ? var : "", iface ? " names" : "");
+}
+
+static int in_list_order(const char *names, const struct fi_info *list, struct fi_info **c, int n,
+                         struct tern_err *err)
 {
     struct fi_info *sorted[CANDIDATES];
     int k = 0;
@@ -93,13 +107,12 @@ static int in_list_order(const char *names, struct fi_info **c, int n, struct te
         while (i < n && !(strlen(tern_wire_ofi_name_of(c[i])) == len &&
                           strncmp(tern_wire_ofi_name_of(c[i]), s, len) == 0))
             i++;
-        if (i == n || k == RAILS)
+        if (i == n)
+            return not_here(list, s, len, err);
+        if (k == RAILS)
             return tern_err_set(err, TERN_USAGE,
-                                i == n ? "TERN_FABRIC_RAILS: there is no interface '%.*s' here "
-                                         "that libfabric can use (ip addr; FI_TCP_IFACE leaves "
-                                         "out those that it does not name)"
-                                       : "TERN_FABRIC_RAILS: '%.*s' is one too many: at most 4",
-                                (int)len, s);
+                                "TERN_FABRIC_RAILS: '%.*s' is one too many: at most 4", (int)len,
+                                s);
         sorted[k++] = c[i];
     }
     memcpy(c, sorted, (size_t)k * sizeof *c);
@@ -408,7 +421,7 @@ static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
     names = o->rule == RAILS_LIST ? rails : NULL;
     int n = tern_wire_ofi_candidates(list, tern_wire_ofi_any_reaches(list), names, c);
     if (names)
-        n = in_list_order(names, c, n, err);
+        n = in_list_order(names, list, c, n, err);
     else
         n = in_network_order(c, n);
     if (n > 1 && names && o->mode == OFI_TAGGED)

@@ -226,7 +226,8 @@ bool tern_wire_ofi_has_device(const struct fi_info *i);     /* not a bridge, a t
 int tern_wire_ofi_by_network(const void *a, const void *b); /* for qsort of struct fi_info * */
 /* Can one of the list's be reached from other nodes? */
 bool tern_wire_ofi_any_reaches(const struct fi_info *i);
-/* The interface that the environment names to `provider`, and by which variable; or NULL. */
+/* The interface that the environment names to `provider`, or NULL.  *var: the variable that names
+ * it or would, as users write it; NULL where the provider has none. */
 const char *tern_wire_ofi_iface_asked(const char *provider, const char **var);
 /* Take all others off the list. */
 void tern_wire_ofi_heed_iface(struct fi_info **list);

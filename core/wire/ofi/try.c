@@ -172,10 +172,40 @@ static void tell_rail(const struct ofi *o, const uint8_t *votes, size_t stride, 
         tern_buf_printf(to, " (%s)", b.why[rail]);
 }
 
+/* Which networks that is said of: never of more than were tried. */
+static void tell_tried(const struct ofi *o, const char *var, bool some_lead, struct tern_buf *to)
+{
+    if (o->rule == RAILS_LIST)
+        tern_buf_puts(to, some_lead         ? "of the rails named, these lead nowhere"
+                          : o->n_rails == 1 ? "the rail named leads nowhere"
+                                            : "the rails named lead nowhere");
+    else if (var)
+        tern_buf_printf(to, "of the networks that %s leaves, none leads anywhere", var);
+    else
+        tern_buf_puts(to, o->n_rails > 1 ? "no network between the nodes leads anywhere"
+                                         : "the network between the nodes leads nowhere");
+}
+
+/* The settings that choose networks, as they are here. */
+static void tell_settings(const struct ofi *o, const char *var, const char *iface,
+                          struct tern_buf *to)
+{
+    const char *rails = tern_var("TERN_FABRIC_RAILS");
+
+    tern_buf_printf(to, "Name %s by launch.rails (TERN_FABRIC_RAILS, now %s)",
+                    o->rule == RAILS_LIST && strchr(rails, ',') ? "others" : "one that does",
+                    rails ? rails : "not set");
+    if (var)
+        tern_buf_printf(to, " or %s (%s)", var, iface ? iface : "not set");
+}
+
 static int leads_nowhere(const struct ofi *o, const uint8_t *votes, size_t stride, uint8_t bad,
                          struct tern_err *err)
 {
-    struct tern_buf text = {0};
+    const uint8_t all = (uint8_t)((1u << o->n_rails) - 1);
+    const char *var,
+        *iface = tern_wire_ofi_iface_asked(o->rails[0].info->fabric_attr->prov_name, &var);
+    struct tern_buf tried = {0}, text = {0}, settings = {0};
 
     for (int i = 0; i < o->n_rails; i++) {
         if (!(bad & 1 << i))
@@ -183,14 +213,12 @@ static int leads_nowhere(const struct ofi *o, const uint8_t *votes, size_t strid
         tern_buf_puts(&text, text.len ? "; " : "");
         tell_rail(o, votes, stride, i, &text);
     }
-    tern_err_set(err, TERN_TEMPFAIL,
-                 "%s: %.600s. Name one that does by launch.rails (TERN_FABRIC_RAILS, now %s) or "
-                 "FI_TCP_IFACE (%s)",
-                 o->n_rails > 1 ? "no network between the nodes leads anywhere"
-                                : "the network between the nodes leads nowhere",
-                 text.data, o->rule == RAILS_LIST ? tern_var("TERN_FABRIC_RAILS") : "not set",
-                 getenv("FI_TCP_IFACE") ? getenv("FI_TCP_IFACE") : "not set");
+    tell_tried(o, iface ? var : NULL, bad != all, &tried);
+    tell_settings(o, var, iface, &settings);
+    tern_err_set(err, TERN_TEMPFAIL, "%s: %.600s. %.250s", tried.data, text.data, settings.data);
+    tern_buf_free(&tried);
     tern_buf_free(&text);
+    tern_buf_free(&settings);
     return -1;
 }
 

@@ -19,6 +19,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#define SILENCE_NS 10000000000ll /* how long a connection may stay without the key */
+
 /* ------------------------------------------------------------------ listening */
 
 int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_t n,
@@ -84,7 +86,8 @@ static void introduce(struct tern_health_listener *l, struct tern_health_conn *c
 {
     size_t n = strlen(l->key);
 
-    if (strncmp(line, l->key, n) == 0 && line[n] == ' ')
+    if (strlen(line) > n && line[n] == ' ' &&
+        tern_hash_same((const uint8_t *)line, (const uint8_t *)l->key, n))
         for (size_t i = 0; i < l->n_nodes && c->node < 0; i++)
             if (strcmp(line + n + 1, l->nodes[i]) == 0)
                 c->node = (int)i;
@@ -138,35 +141,85 @@ static void take(struct tern_health_listener *l, struct tern_health_conn *c)
         drop(c);
 }
 
+/* Drop the oldest that has not shown the key, once it is heard whether it is a node; false if there
+ * is none. */
+static bool evict(struct tern_health_listener *l)
+{
+    struct tern_health_conn *oldest = NULL;
+
+    for (size_t i = 0; i < l->n_conns; i++) {
+        struct tern_health_conn *c = &l->conn[i];
+        if (c->fd >= 0 && c->node < 0 && (!oldest || c->since < oldest->since))
+            oldest = c;
+    }
+    if (!oldest)
+        return false;
+    take(l, oldest);
+    if (oldest->fd >= 0 && oldest->node < 0)
+        drop(oldest);
+    return true;
+}
+
+/* A free one, or NULL when nodes have all of them. */
+static struct tern_health_conn *place(struct tern_health_listener *l)
+{
+    do
+        for (size_t i = 0; i < l->n_conns; i++)
+            if (l->conn[i].fd < 0)
+                return &l->conn[i];
+    while (evict(l));
+    return NULL;
+}
+
 static void welcome(struct tern_health_listener *l)
 {
     for (;;) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        size_t i = 0;
+        const int why = errno;
+        bool full = why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM;
+        /* Without a file it fails also when nobody waits. */
+        full = fd < 0 && full && poll(&(struct pollfd){.fd = l->fd, .events = POLLIN}, 1, 0) == 1;
+        if (fd < 0 && ((full && evict(l)) || why == ECONNABORTED || why == EINTR))
+            continue;
         if (fd < 0)
             return;
-        while (i < l->n_conns && l->conn[i].fd >= 0)
-            i++;
-        if (i == l->n_conns)
+        struct tern_health_conn *c = place(l);
+        if (!c) {
             close(fd);
-        else
-            l->conn[i] = (struct tern_health_conn){.fd = fd, .node = -1};
+            continue;
+        }
+        *c = (struct tern_health_conn){.fd = fd, .node = -1, .since = tern_clock_boot_ns()};
     }
+}
+
+static void drop_silent(struct tern_health_listener *l)
+{
+    const int64_t now = tern_clock_boot_ns();
+
+    for (size_t i = 0; i < l->n_conns; i++)
+        if (l->conn[i].fd >= 0 && l->conn[i].node < 0 && now - l->conn[i].since > SILENCE_NS)
+            drop(&l->conn[i]);
 }
 
 void tern_health_listen_step(struct tern_health_listener *l, int other, int ms)
 {
+    size_t n = 0, k = 0;
+
+    /* Of open ones alone: poll fails where it is given more than there may be. */
     for (size_t i = 0; i < l->n_conns; i++)
-        l->poll[i] = (struct pollfd){.fd = l->conn[i].fd, .events = POLLIN};
-    l->poll[l->n_conns] = (struct pollfd){.fd = l->fd, .events = POLLIN};
-    l->poll[l->n_conns + 1] = (struct pollfd){.fd = other, .events = POLLIN};
-    if (poll(l->poll, l->n_conns + 2, ms) <= 0)
-        return;
-    for (size_t i = 0; i < l->n_conns; i++)
-        if (l->conn[i].fd >= 0 && l->poll[i].revents)
-            take(l, &l->conn[i]);
-    if (l->poll[l->n_conns].revents)
-        welcome(l);
+        if (l->conn[i].fd >= 0)
+            l->poll[n++] = (struct pollfd){.fd = l->conn[i].fd, .events = POLLIN};
+    l->poll[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
+    if (other >= 0)
+        l->poll[n++] = (struct pollfd){.fd = other, .events = POLLIN};
+    if (poll(l->poll, n, ms) > 0) {
+        for (size_t i = 0; i < l->n_conns; i++)
+            if (l->conn[i].fd >= 0 && l->poll[k++].revents)
+                take(l, &l->conn[i]);
+        if (l->poll[k].revents)
+            welcome(l);
+    }
+    drop_silent(l);
 }
 
 /* ------------------------------------------------------------------ the node's side */

@@ -4,7 +4,9 @@
  *     t\n                   answered by the listener's wall clock in ns and \n
  *     {"check": ...}\n      a row
  *     end\n                 all rows were sent; answered by ok\n
- */
+ *
+ * Strangers can reach it.  A connection that has not shown the key is dropped after ten seconds,
+ * and before that when another needs its place: the oldest first. */
 #ifndef TERN_HEALTH_COLLECT_H
 #define TERN_HEALTH_COLLECT_H
 
@@ -13,8 +15,9 @@
 #include <poll.h>
 
 struct tern_health_conn {
-    int fd;   /* -1: free */
-    int node; /* index of the name it gave; -1 before */
+    int fd;        /* -1: free */
+    int node;      /* index of the name it gave; -1 before: perhaps a stranger's */
+    int64_t since; /* it was accepted then, by tern_clock_boot_ns */
     size_t len;
     char buf[2048]; /* a row's JSON has at most half of that */
 };
@@ -28,7 +31,7 @@ struct tern_health_listener {
     struct tern_health_rows *rows;
     size_t n_conns;
     struct tern_health_conn *conn;
-    struct pollfd *poll; /* [n_conns + 2]; the last is the caller's `other` */
+    struct pollfd *poll; /* [n_conns + 2]: of open ones, the listener, the caller's `other` */
 };
 
 int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_t n,

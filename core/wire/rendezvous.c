@@ -14,6 +14,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,7 +302,7 @@ static void blob(struct tern_wire_rendezvous *r, struct guest *g, const uint8_t 
 static bool due(const struct tern_wire_rendezvous *r, const struct guest *g,
                 const struct rendezvous_frame *h)
 {
-    if (h->magic != RENDEZVOUS_MAGIC || memcmp(h->key, r->key, sizeof r->key) != 0)
+    if (h->magic != RENDEZVOUS_MAGIC || !tern_hash_same(h->key, r->key, sizeof r->key))
         return false;
     if (g->rank < 0)
         return h->kind == RENDEZVOUS_HELLO && h->bytes == 0 && h->rank < MAX_SIZE;
@@ -396,9 +397,13 @@ static int welcome(struct tern_wire_rendezvous *r, struct tern_err *err)
     for (;;) {
         int fd = accept4(r->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        bool aborted = errno == ECONNABORTED;
+        /* Without a file it fails also when nobody waits. */
+        if (fd < 0 && full && poll(&(struct pollfd){r->listen, POLLIN, 0}, 1, 0) != 1)
+            return 0;
         if (fd < 0 && full && !evict(r))
             return shut(r, err);
-        if (fd < 0 && (full || errno == ECONNABORTED))
+        if (fd < 0 && (full || aborted))
             continue;
         if (fd < 0)
             return 0;

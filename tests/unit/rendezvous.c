@@ -220,6 +220,27 @@ static void reports_missing_files(void)
     tern_wire_rendezvous_close(few);
 }
 
+/* The last file is a rank's: nobody waits any more. */
+static void uses_the_last_file(void)
+{
+    struct rlimit was;
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 2, NULL);
+    struct rendezvous_frame h;
+    int fd = dial(r);
+    struct pollfd p = {fd, POLLIN, 0};
+
+    getrlimit(RLIMIT_NOFILE, &was);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)fd + 2, was.rlim_max});
+    ok(tern_wire_rendezvous_step(r, NULL) == 0, "a rank may have the last file");
+    frame(&h, r, RENDEZVOUS_HELLO, 1, 2, 0);
+    send(fd, &h, sizeof h, MSG_NOSIGNAL);
+    serve(r, 3);
+    ok(poll(&p, 1, 0) == 0, "and keeps it");
+    setrlimit(RLIMIT_NOFILE, &was);
+    close(fd);
+    tern_wire_rendezvous_close(r);
+}
+
 static void names_a_rank_that_left_between(void)
 {
     struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 3, NULL);
@@ -318,6 +339,7 @@ int main(void)
     names_a_rank_that_left();
     names_a_rank_that_left_between();
     reports_missing_files();
+    uses_the_last_file();
     strangers_give_way();
     bad_addresses();
     return tap_done();

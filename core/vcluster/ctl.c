@@ -2,12 +2,14 @@
 
 #include "core/base/again.h"
 #include "core/base/log.h"
+#include "core/base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -40,11 +42,18 @@ static int check_owner(uid_t owner, const char *dir, struct tern_err *err)
         snprintf(user, sizeof user, "%s", pw->pw_name);
     else
         snprintf(user, sizeof user, "'#%u'", (unsigned)owner);
-    return tern_err_set(err, TERN_USAGE,
-                        "cluster '%s' is another user's. As that user: sudo -u %s "
-                        "TERN_CLUSTER_HOME=%.*s tern cluster exec %s -- COMMAND",
-                        name ? name + 1 : dir, user, name ? (int)(name - dir) : 0, dir,
-                        name ? name + 1 : dir);
+    char *home = name ? tern_strf("%.*s", (int)(name - dir), dir) : tern_strdup(".");
+    struct tern_buf command = {0};
+    name = name ? name + 1 : dir;
+    tern_buf_printf(&command, "sudo -u %s TERN_CLUSTER_HOME=", user);
+    tern_buf_word(&command, *home ? home : "/");
+    tern_buf_puts(&command, " tern cluster exec ");
+    tern_buf_word(&command, name);
+    tern_err_set(err, TERN_USAGE, "cluster '%s' is another user's. As that user: %s -- COMMAND",
+                 name, command.data);
+    tern_buf_free(&command);
+    free(home);
+    return -1;
 }
 
 int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err)

@@ -79,6 +79,18 @@ static void owner(void)
        "another user's cluster is refused, with the command for its owner");
     ok(tern_vcluster_ctl_check_folder(dir, &err) == 0, "the caller's own folder is taken");
     free(theirs);
+    if (geteuid() != 0)
+        return;
+    char *home = tern_fs_join(dir, "it's; $(x)");
+    theirs = tern_fs_join(home, "a");
+    if (mkdir(home, 0755) < 0 || mkdir(theirs, 0755) < 0 || chown(theirs, 65534, 65534) < 0)
+        abort();
+    char *want = tern_strf(" TERN_CLUSTER_HOME='%s/it'\\''s; $(x)' tern cluster exec a -- ", dir);
+    ok(tern_vcluster_ctl_check_folder(theirs, &err) < 0 && strstr(err.text, want),
+       "the command for its owner is quoted for a shell: %s", err.text);
+    free(want);
+    free(theirs);
+    free(home);
 }
 
 int main(void)

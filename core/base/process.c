@@ -75,7 +75,7 @@ bool tern_process_ended(const struct tern_process *p, int wait_ms)
         return false;
     if (p->is_pidfd) {
         struct pollfd end = {p->fd, POLLIN, 0};
-        return poll(&end, 1, wait_ms) == 1;
+        return TERN_AGAIN(poll(&end, 1, wait_ms)) == 1;
     }
     while (!folder_ended(p->fd)) {
         int ms = wait_ms < LOOK_EVERY_MS ? wait_ms : LOOK_EVERY_MS;

@@ -1,5 +1,6 @@
 #include "core/health/collect.h"
 
+#include "core/base/again.h"
 #include "core/base/listen.h"
 #include "core/base/clock.h"
 #include "core/base/hash.h"
@@ -270,7 +271,7 @@ static int call(const char *address, const char *node, struct tern_err *err)
     }
     freeaddrinfo(list);
     int n = snprintf(line, sizeof line, "%s %s\n", key, node);
-    if (fd < 0 || send(fd, line, (size_t)n, MSG_NOSIGNAL) != n) {
+    if (fd < 0 || TERN_AGAIN(send(fd, line, (size_t)n, MSG_NOSIGNAL)) != n) {
         tern_err_sys(err, "%s:%s: cannot connect", host, port);
         if (fd >= 0)
             close(fd);
@@ -285,7 +286,7 @@ static int answer(int fd, char *to, size_t size)
     size_t n = 0;
 
     while (n + 1 < size) {
-        ssize_t got = recv(fd, to + n, 1, 0);
+        ssize_t got = TERN_AGAIN(recv(fd, to + n, 1, 0));
         if (got != 1)
             return -1;
         if (to[n] == '\n')
@@ -308,8 +309,8 @@ int tern_health_clock(const char *address, const char *node, double *offset_ms, 
         return -1;
     for (int i = 0; i < EXCHANGES; i++) {
         int64_t there, began = tern_clock_boot_ns();
-        if (send(fd, "t\n", 2, MSG_NOSIGNAL) != 2 || answer(fd, line, sizeof line) < 0 ||
-            tern_str_int(line, 0, INT64_MAX, &there) < 0)
+        if (TERN_AGAIN(send(fd, "t\n", 2, MSG_NOSIGNAL)) != 2 ||
+            answer(fd, line, sizeof line) < 0 || tern_str_int(line, 0, INT64_MAX, &there) < 0)
             break;
         int64_t trip = tern_clock_boot_ns() - began;
         if (trip < best) {

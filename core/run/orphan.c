@@ -1,5 +1,6 @@
 #include "core/run/orphan.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -66,7 +67,7 @@ static enum life look_at_address(const struct addrinfo *a)
     if (e == EINPROGRESS) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
         e = ETIMEDOUT;
-        if (poll(&p, 1, CONNECT_MS) > 0)
+        if (TERN_AGAIN(poll(&p, 1, CONNECT_MS)) > 0)
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
     }
     close(fd);

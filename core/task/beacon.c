@@ -1,5 +1,6 @@
 #include "core/task/beacon.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/rand.h"
@@ -169,7 +170,7 @@ bool tern_task_beacon_await(struct tern_task_beacon_asker *a, int ms)
 
     for (int waited = 0; waited < ms; waited += EVERY_MS) {
         tern_task_beacon_ask(a);
-        poll(&p, 1, EVERY_MS);
+        TERN_AGAIN(poll(&p, 1, EVERY_MS));
         if (tern_task_beacon_heard(a))
             return true;
     }

@@ -100,15 +100,15 @@ static int move(struct state *s, bool out, void *p, size_t n, struct tern_clock_
         struct pollfd f = {s->fd, out ? POLLOUT : POLLIN, 0};
         int64_t left = tern_clock_left_ns(limit) / 1000000;
         int ready = left > 0 ? poll(&f, 1, left < LOOK_MS / 2 ? (int)left + 1 : LOOK_MS / 2) : 0;
-        if (ready == 0 && left > 0)
+        if (ready <= 0 && left > 0) /* time passes, or a signal came: look at the limit again */
             continue;
-        if (ready == 0)
+        if (ready <= 0)
             return tern_err_set(err, TERN_TEMPFAIL,
                                 "not all ranks reached the supervisor's socket %s within the "
                                 "deadline",
                                 s->where);
-        ssize_t k = out ? send(s->fd, (char *)p + done, n - done, MSG_NOSIGNAL)
-                        : recv(s->fd, (char *)p + done, n - done, 0);
+        ssize_t k = out ? send(s->fd, (char *)p + done, n - done, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recv(s->fd, (char *)p + done, n - done, MSG_DONTWAIT);
         if (k == 0)
             return tern_err_set(err, TERN_TEMPFAIL,
                                 "the supervisor's socket %s was closed: is the key right, and are "

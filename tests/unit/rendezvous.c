@@ -11,8 +11,11 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int dial(const struct tern_wire_rendezvous *r)
@@ -333,6 +336,65 @@ static void bad_addresses(void)
     ok(refused == sizeof bad / sizeof *bad, "an address that is none is refused (%d)", refused);
 }
 
+static void on_tick(int sig)
+{
+    (void)sig;
+}
+
+/* The status of a rank that meets with nobody, while a signal comes every few milliseconds. */
+static int meet_amid_signals(const char *address)
+{
+    static uint8_t blob[TERN_WIRE_BLOB], all[2 * TERN_WIRE_BLOB];
+    struct tern_wire_up w = {.rank = 0, .size = 2, .deadline_ns = 300000000};
+    const struct sigaction sa = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+    const struct itimerval often = {{0, 20000}, {0, 20000}};
+    struct tern_err err = {0};
+
+    sigaction(SIGALRM, &sa, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    if (tern_wire_up_socket(&w, address, &err) < 0)
+        return 1;
+    const int64_t began = tern_clock_boot_ns();
+    const int rc = w.exchange(&w, blob, all, &err);
+    const bool early = tern_clock_boot_ns() - began < w.deadline_ns / 2;
+    w.close(&w);
+    return rc == 0 ? 2 : !strstr(err.text, "within the deadline") ? 3 : early ? 4 : 0;
+}
+
+static void signals_do_not_lift_the_deadline(void)
+{
+    enum { LONG_ENOUGH_S = 60 };
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    char address[100];
+    int fd = socket(AF_INET, SOCK_STREAM, 0), status = -1;
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) < 0 || listen(fd, 4) < 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &n) < 0) {
+        ok(false, "a socket that says nothing can be opened");
+        return;
+    }
+    snprintf(address, sizeof address, "127.0.0.1:%u/00112233445566778899aabbccddeeff",
+             ntohs(at.sin_port));
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(meet_amid_signals(address));
+    const int64_t until = tern_clock_boot_ns() + LONG_ENOUGH_S * 1000000000ll;
+    pid_t got = 0;
+    while (got == 0 && tern_clock_boot_ns() < until) {
+        got = waitpid(pid, &status, WNOHANG);
+        tern_clock_sleep_ns(10000000);
+    }
+    if (got == 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    ok(got == pid && status == 0,
+       "signals that come while ranks meet leave the deadline as it is (status %#x)", status);
+    close(fd);
+}
+
 int main(void)
 {
     refuses_strangers();
@@ -342,5 +404,6 @@ int main(void)
     uses_the_last_file();
     strangers_give_way();
     bad_addresses();
+    signals_do_not_lift_the_deadline();
     return tap_done();
 }

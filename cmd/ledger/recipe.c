@@ -101,22 +101,34 @@ void show_recipe_free(struct show_recipe *r)
     *r = (struct show_recipe){0};
 }
 
+/* The number of steps at `text`; -1 where there is none. */
+static int64_t read_steps(const char *text)
+{
+    char *end;
+    const long long n = strtoll(text, &end, 10);
+
+    return n > 0 && (!*end || strchr(" \t\r\n#", *end)) ? n : -1;
+}
+
 int64_t show_recipe_steps(const char *text)
 {
-    static const char plain[] = "steps:", set[] = "# --set steps=";
-    int64_t steps = -1;
+    static const char plain[] = "steps:", set[] = "steps=";
+    char *sets[TERN_RECIPE_SETS];
+    size_t body, n_sets = text ? tern_recipe_settings(text, sets, &body) : 0;
+    int64_t steps = -1, n;
 
-    for (const char *line = text; line && *line;) {
-        size_t len = strcspn(line, "\n"), begin = 0;
-        if (strncmp(line, plain, sizeof plain - 1) == 0)
-            begin = sizeof plain - 1;
-        else if (strncmp(line, set, sizeof set - 1) == 0)
-            begin = sizeof set - 1;
-        char *end;
-        long long n = begin ? strtoll(line + begin, &end, 10) : -1;
-        if (n > 0 && strchr(" \t\r\n#", *end))
+    for (const char *line = text; line && line < text + body;) {
+        size_t len = strcspn(line, "\n");
+        if (strncmp(line, plain, sizeof plain - 1) == 0 &&
+            (n = read_steps(line + sizeof plain - 1)) > 0)
             steps = n;
         line += len + (line[len] == '\n');
+    }
+    for (size_t i = 0; i < n_sets; i++) {
+        if (strncmp(sets[i], set, sizeof set - 1) == 0 &&
+            (n = read_steps(sets[i] + sizeof set - 1)) > 0)
+            steps = n;
+        free(sets[i]);
     }
     return steps;
 }

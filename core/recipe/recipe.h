@@ -243,6 +243,10 @@ void tern_recipe_free(struct tern_recipe *r);
  * *ret_body: bytes before them. */
 enum { TERN_RECIPE_SETS = 64 };
 size_t tern_recipe_settings(const char *recorded, char *sets[TERN_RECIPE_SETS], size_t *ret_body);
+/* Such a text, malloc'ed, of a recipe's file and n settings of a command line ("KEY=VALUE", which a
+ * recipe has applied).  tern_recipe_settings reads these settings back and no others, whatever
+ * stands in the file.  A value of several lines becomes the same value on one. */
+char *tern_recipe_record(const char *text, const char *const *overrides, size_t n);
 /* Read such a text, then apply `overrides`.  `path`: where the recipe lay, whose folder the paths
  * in it are from. */
 struct tern_recipe *tern_recipe_recorded(const char *path, const char *recorded,

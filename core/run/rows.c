@@ -26,19 +26,6 @@ char *tern_run_recipe_text(const struct tern_run_options *o)
     return tern_strdup("");
 }
 
-/* The recipe as used: its text and the settings of the command line. */
-static char *recipe_used(const struct tern_run_attempt *a)
-{
-    struct tern_buf b = {0};
-
-    tern_buf_puts(&b, a->recipe_text);
-    if (a->o->n_overrides && b.len && b.data[b.len - 1] != '\n')
-        tern_buf_puts(&b, "\n");
-    for (size_t i = 0; i < a->o->n_overrides; i++)
-        tern_buf_printf(&b, "# --set %s\n", a->o->overrides[i]);
-    return b.data;
-}
-
 void tern_run_rows_recipe(struct tern_run_attempt *a)
 {
     char *now = tern_run_recipe_text(a->o), text[600];
@@ -68,7 +55,8 @@ static int write_run(struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
     const struct passwd *pw = getpwuid(getuid());
-    char uid[24], *text = recipe_used(a), *model = model_words(r);
+    char uid[24], *model = model_words(r);
+    char *text = tern_recipe_record(a->recipe_text, a->o->overrides, a->o->n_overrides);
 
     snprintf(uid, sizeof uid, "%u", (unsigned)getuid());
     const struct tern_ledger_run run = {

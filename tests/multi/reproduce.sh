@@ -54,6 +54,18 @@ import json, sys
 j = json.load(open(sys.argv[1])); assert len(j["commands"]) == 1 and "lr: 3e-3" in j["recipe"], j
 P
 
+# What a person noted at the end of the file is no setting, and a setting may have several lines.
+rm -rf ledger
+printf '#!/bin/sh\necho "$@" >>said\n' >w.sh; chmod +x w.sh
+printf 'version: 1\nname: noted\nledger: {dir: ledger}\nworkload: {command: [./w.sh, "1"]}\n# on Monday:\n# --set workload.command=[./w.sh,"99"]\n' >noted.yaml
+run tern run noted.yaml; status 0; run tern ledger reproduce -l ledger latest; status 0
+out_has "command: [./w.sh, '1']" "a note at the end of the recipe is no setting that ran"
+run tern ledger list -l ledger -o name,'workload.command[1]'; status 0; ! grep -q 99 out; ok $? "and no value of it"
+run tern run noted.yaml --set 'name=lines' --set $'workload.command=[./w.sh, # as on Friday\n "5"]'; status 0 "a setting of two lines is taken"; is "$(tail -1 said)" 5 "a setting of two lines runs"
+run tern ledger reproduce -l ledger lines; status 0; out_has "command: [./w.sh, '5']" "is reproduced"; cp out again.yaml
+run tern run again.yaml; status 0; is "$(tail -1 said)" 5 "and runs again"
+run tern ledger reproduce -l ledger lines --check; status 0 "the recipe's file counts as unchanged"
+
 # Texts that YAML must have in quotes come back as they are.
 rm -rf ledger
 printf 'version: 1\nname: odd\nledger: {dir: ledger}\nworkload: {command: [sh, -c, "printf \x27%%s\\\\n\x27 \\"$@\\" >got", "-", "a: b", "#x", "", "null", "~", "it\x27s", "{}", "- y", "%%", "é", "t\\tb", "1e3", "yes"]}\n' >odd.yaml

@@ -152,6 +152,59 @@ static void test_recorded(void)
     free(text);
 }
 
+/* Whatever a person wrote at the end of the file, the settings of the command line are read back.
+ */
+static void test_recorded_as_given(void)
+{
+    static const char *const ends[] = {"",
+                                       "# the sweep of Monday:\n# --set steps=99\n",
+                                       "# --set steps=99",
+                                       "# --- the end of the file; settings follow ---\n",
+                                       "# --- the end of the file; settings follow ---",
+                                       "# --- the end of the file; settings follow ---\n"
+                                       "# --set steps=99\n",
+                                       "# --set steps=99\n"
+                                       "# --- the end of the file; settings follow ---\n"};
+    static const char *const given[] = {"steps=50", "optimizer.lr=2e-3"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (size_t n_given = 0; n_given <= 2; n_given++) {
+            char *file = tern_strf("%s%s", good, ends[i]), *sets[TERN_RECIPE_SETS];
+            char *text = tern_recipe_record(file, given, n_given);
+            size_t body, n = tern_recipe_settings(text, sets, &body), len = strlen(file);
+            bool same = n == n_given;
+            for (size_t k = 0; k < n; k++) {
+                same = same && strcmp(sets[k], given[k]) == 0;
+                free(sets[k]);
+            }
+            ok(same, "%zu settings behind a file's end %zu are read back, and no others", n_given,
+               i);
+            ok((body == len || (body == len + 1 && text[len] == '\n')) &&
+                   memcmp(text, file, len) == 0,
+               "so is the file: %zu bytes of %zu", body, len);
+            free(text);
+            free(file);
+        }
+}
+
+static void test_recorded_lines(void)
+{
+    static const char *const given[] = {"workload.command=[./w.sh, # a word\n  \"5\"]",
+                                        "workload.workers_per_task=null\n", "name=\"two\nlines\""};
+    static const char *const want[] = {"workload.command=[./w.sh, '5']",
+                                       "workload.workers_per_task=null", "name='two lines'"};
+    char *text = tern_recipe_record("version: 1\n", given, 3), *sets[TERN_RECIPE_SETS];
+    size_t body, n = tern_recipe_settings(text, sets, &body);
+
+    ok(n == 3, "three settings of several lines are three settings (%zu)", n);
+    for (size_t i = 0; i < n; i++) {
+        if (i < 3)
+            is(sets[i], want[i], "setting %zu on one line", i);
+        free(sets[i]);
+    }
+    free(text);
+}
+
 static void test_hashes(void)
 {
     char id[2][TERN_SHA256_HEX], full[2][TERN_SHA256_HEX];
@@ -375,6 +428,8 @@ int main(void)
         return 1;
     test_good();
     test_recorded();
+    test_recorded_as_given();
+    test_recorded_lines();
     test_hashes();
     test_keys();
     test_stages();

@@ -176,7 +176,7 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     if (!good && f->steps && WIFEXITED(f->status) && WEXITSTATUS(f->status) < 128)
         read_said(a, "failed", "rank0", f->said, sizeof f->said);
     free(path);
-    if (!good && (WIFSIGNALED(f->status) || WEXITSTATUS(f->status) > 128))
+    if (!good)
         read_said(a, "memory", NULL, f->memory, sizeof f->memory);
     if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))
         return;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -89,6 +90,24 @@ static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r
             f->newest, f->steps);
 }
 
+/* Killed for memory, says the rank or Slurm?  The trainer's own refusal and its ends with a
+ * checkpoint are what they say. */
+static bool judge_memory(const struct tern_run_facts *f, struct tern_run_result *r, int status,
+                         const char *ranks)
+{
+    if (status == TERN_CONTINUED || status == TERN_HALTED ||
+        (status == TERN_USAGE && f->steps > 0) || f->lost_node[0])
+        return false;
+    if (f->memory[0])
+        say(r, "killed", TERN_TEMPFAIL, "%s", f->memory);
+    else if (f->job_word && strcmp(f->job_word, "OUT_OF_MEMORY") == 0)
+        say(r, "killed", TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended with status %d",
+            f->job_word, ranks, status);
+    else
+        return false;
+    return true;
+}
+
 static void judge_status(const struct tern_run_facts *f, struct tern_run_result *r, int status)
 {
     const char *word = job_outcome(f->job_word);
@@ -96,6 +115,8 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
 
     if (f->rank >= 0)
         snprintf(ranks, sizeof ranks, "rank %d", f->rank);
+    if (judge_memory(f, r, status, ranks))
+        return;
     switch (status) {
     case TERN_USAGE:
         say(r, "refused", status, "%s ended with status 2: %s", ranks,

@@ -518,23 +518,39 @@ static void linger(struct task *t)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* The program was killed, and its cgroup has killed since it began: for memory. */
+/* Did the program end badly?  Not as it was told to, which is how the other ranks of a job end
+ * whose first was killed. */
+static bool ended_badly(const struct task *t)
+{
+    const int status = WIFEXITED(t->status) ? WEXITSTATUS(t->status) : -1;
+
+    if ((WIFSIGNALED(t->status) && WTERMSIG(t->status) == SIGKILL) || status == 128 + SIGKILL)
+        return true;
+    return !t->sink.told && status != TERN_OK && status != TERN_CONTINUED && status != TERN_HALTED;
+}
+
+/* Its cgroup has killed for memory since the program began: this, or a process that it needed (a
+ * data loader's worker, a child of torchrun or of a script), after which it ended by itself. */
 static void look_at_memory(struct task *t, const struct tern_task_memory *before)
 {
     struct tern_task_memory now = tern_task_memory_read();
-    int status = WIFEXITED(t->status) ? WEXITSTATUS(t->status) : 0;
-    char node[256], limit[64] = "";
+    char node[256], limit[64] = "", how[64] = "was killed for memory";
 
-    if (before->kills < 0 || now.kills <= before->kills ||
-        !((WIFSIGNALED(t->status) && WTERMSIG(t->status) == SIGKILL) || status == 128 + SIGKILL))
+    if (before->kills < 0 || now.kills <= before->kills || !ended_badly(t))
         return;
     node_name(node, sizeof node);
     if (now.limit >= 0)
         tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
+    if (WIFEXITED(t->status) && WEXITSTATUS(t->status) != 128 + SIGKILL)
+        snprintf(how, sizeof how, "ended with status %d after a kill for memory",
+                 WEXITSTATUS(t->status));
+    else if (WIFSIGNALED(t->status) && WTERMSIG(t->status) != SIGKILL)
+        snprintf(how, sizeof how, "ended by signal %d after a kill for memory",
+                 WTERMSIG(t->status));
     snprintf(t->sink.memory, sizeof t->sink.memory,
-             "rank %" PRId64 " on %s was killed for memory: its job's limit there%s%s was reached. "
+             "rank %" PRId64 " on %s %s: its job's limit there%s%s was reached. "
              "Request more (--mem), or fewer ranks a node.",
-             tern_task_rank(), node, *limit ? ", " : "", limit);
+             tern_task_rank(), node, how, *limit ? ", " : "", limit);
     tern_error("%s", t->sink.memory);
 }
 

@@ -86,8 +86,9 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
 /* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: at the end of the
- * job's own reservation, or the begin of one for maintenance (MAINT, or MaxStartDelay) on a node of
- * the job.  The earliest; 0 without any that the caller may see. */
+ * job's own reservation and ResvOverRun (never with FLEX), or the begin of one for maintenance
+ * (MAINT, or MaxStartDelay) on a node of the job.  The earliest; 0 without any that the caller may
+ * see. */
 int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
                                     time_t *ret_when, struct tern_err *err);
 

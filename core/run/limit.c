@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,32 +20,39 @@ enum {
     FIRST_S = 5, /* the launch goes first */
     LOOK_S = 30, /* limits and reservations may change */
     NEAR_S = 5,  /* between queries when the end is near: it may have moved */
+    GAP_S = 5,   /* between two ticks, which are 0.2 s apart: this process was stopped */
+    WAIT_S = 30, /* for an answer after that: three times Slurm's MessageTimeout */
 };
 
 struct answer {
     time_t end;
     int64_t need;
-    bool reserved, measured;
+    bool known, reserved, measured;
 };
 
+/* `to` is the last answer, and stays where there is no new one. */
 static void look(const struct tern_run_attempt *a, struct answer *to)
 {
     struct tern_slurm_job *job = NULL;
     struct tern_run_pace pace = {0};
     time_t reserved = 0;
 
-    if (tern_slurm_job_load(a->place.job, &job, NULL) < 0 || job->state != TERN_SLURM_JOB_RUNNING)
+    /* The end of a suspended job is set when it is resumed. */
+    if (tern_slurm_job_load(a->place.job, &job, NULL) < 0 || job->state != TERN_SLURM_JOB_RUNNING ||
+        strcmp(job->word, "SUSPENDED") == 0)
         return;
-    to->end = job->end;
-    if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
-        reserved && (!to->end || reserved <= to->end)) {
-        to->end = reserved;
-        to->reserved = true;
-    }
+    if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) < 0 &&
+        to->reserved)
+        return;
+    to->known = true;
+    to->reserved = reserved && (!job->end || reserved <= job->end);
+    to->end = to->reserved ? reserved : job->end;
     if (!to->end)
         return;
-    tern_run_pace_read(&pace, a->o->recipe, a->id,
-                       a->place.nodes * tern_run_workers(a->o->recipe, &a->place), NULL);
+    if (tern_run_pace_read(&pace, a->o->recipe, a->id,
+                           a->place.nodes * tern_run_workers(a->o->recipe, &a->place), NULL) < 0 &&
+        to->measured)
+        return;
     to->measured = pace.save_seconds > 0;
     to->need = tern_run_pace_warn(&pace, (int64_t)(to->end - job->start));
 }
@@ -58,7 +66,8 @@ static void query(struct tern_run_limit *l)
         return;
     pid_t pid = fork();
     if (pid == 0) {
-        struct answer found = {0};
+        struct answer found = {
+            .end = l->end, .need = l->need, .reserved = l->reserved, .measured = l->measured};
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent)
             look(l->a, &found);
@@ -73,6 +82,26 @@ static void query(struct tern_run_limit *l)
     l->fd = ends[0];
 }
 
+/* Note that it is `now`.  After a gap query at once: an answer, also one that is under way, may be
+ * from before it. */
+static void note_time(struct tern_run_limit *l, int64_t now)
+{
+    const int64_t most = GAP_S * second, gap = l->seen ? now - l->seen : 0;
+
+    l->seen = now;
+    if (gap <= most) {
+        l->wait -= gap < l->wait ? gap : l->wait;
+        return;
+    }
+    /* A process that is stopped again and again waits no longer for that, all in all. */
+    l->wait = l->wait ? l->wait - (most < l->wait ? most : l->wait) : WAIT_S * second;
+    l->next = now;
+    if (l->pid) {
+        l->old = true;
+        kill(l->pid, SIGKILL);
+    }
+}
+
 bool tern_run_limit_tick(struct tern_run_limit *l, char *text, size_t size)
 {
     const int64_t now = tern_clock_boot_ns();
@@ -82,11 +111,12 @@ bool tern_run_limit_tick(struct tern_run_limit *l, char *text, size_t size)
         return false;
     if (!l->next)
         l->next = now + FIRST_S * second;
+    note_time(l, now);
     if (!l->pid && now >= l->next) {
         l->next = now + (left < l->need + LOOK_S ? NEAR_S : LOOK_S) * second;
         query(l);
     }
-    if (left > l->need)
+    if (left > l->need || l->wait)
         return false;
     l->reason = l->reserved ? "reservation" : "time_limit";
     snprintf(text, size, "%s in %" PRId64 " s, and %s: stopping the ranks",
@@ -103,14 +133,16 @@ bool tern_run_limit_reaped(struct tern_run_limit *l, pid_t pid)
 
     if (!l->pid || pid != l->pid)
         return false;
-    if (read(l->fd, &found, sizeof found) == (ssize_t)sizeof found) {
+    if (read(l->fd, &found, sizeof found) == (ssize_t)sizeof found && found.known && !l->old) {
         l->end = found.end;
         l->need = found.need;
         l->reserved = found.reserved;
         l->measured = found.measured;
+        l->wait = 0;
     }
     close(l->fd);
     l->pid = 0;
+    l->old = false;
     return true;
 }
 

@@ -43,6 +43,11 @@ static double seconds_at(const struct tern_ledger_series *s, size_t i, bool by_c
     return (double)(s->wall_ns[i] - s->wall_ns[i - 1]) / 1e9 / (s->step[i] - s->step[i - 1]);
 }
 
+static bool counts(const struct tern_ledger_attempt *a, int64_t world)
+{
+    return a->world == world && strcmp(a->kind, "precompile") != 0;
+}
+
 /* The newest attempt on this number of ranks with measurements, and the median of its newest steps.
  */
 static void measure(struct tern_run_pace *p, const struct tern_ledger_series *s,
@@ -52,8 +57,7 @@ static void measure(struct tern_run_pace *p, const struct tern_ledger_series *s,
     size_t n = 0;
 
     for (size_t a = attempts->n; a-- > 0 && n == 0;) {
-        if (attempts->attempts[a].world != world ||
-            strcmp(attempts->attempts[a].kind, "precompile") == 0)
+        if (!counts(&attempts->attempts[a], world))
             continue;
         p->attempt = attempts->attempts[a].attempt;
         for (size_t i = s->n; i-- > 0 && n < SAMPLE;)
@@ -83,47 +87,65 @@ static void measure_by_clock(struct tern_run_pace *p, struct tern_ledger *l,
     tern_ledger_rows_free(&names);
 }
 
-/* A trainer says how long its newest saves took; 0: it does not. */
-static double seconds_of_saves(const struct tern_run_pace *p, struct tern_ledger *l)
+/* The longest of the newest saves of an attempt, as its trainer says; 0: it says nothing. */
+static double seconds_of_saves(const struct tern_ledger_series *saves, uint32_t attempt)
 {
-    struct tern_ledger_series s = {0};
     double longest = 0;
     size_t left = SAVES;
 
-    if (tern_ledger_series(l, "checkpoint_write_seconds", true, &s, NULL) == 0)
-        for (size_t i = s.n; i-- > 0 && left;)
-            if (s.attempt[i] == p->attempt) {
-                longest = s.value[i] > longest ? s.value[i] : longest;
-                left--;
-            }
-    tern_ledger_series_free(&s);
+    for (size_t i = saves->n; i-- > 0 && left;)
+        if (saves->attempt[i] == attempt) {
+            longest = saves->value[i] > longest ? saves->value[i] : longest;
+            left--;
+        }
     return longest;
 }
 
-/* Only of the attempt that measured the steps: it had this number of ranks.  Where no save says
- * how long it took, it is the time from its step to its publication: a save that goes on beside
- * steps is published later than it was written. */
-static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
-                          const struct tern_ledger_series *s)
+/* Else it is the time from the step to the publication: a save that goes on beside steps is
+ * published later than it was written. */
+static double seconds_to_publish(const struct tern_ledger_rows *made,
+                                 const struct tern_ledger_series *steps, uint32_t attempt)
 {
-    struct tern_ledger_rows rows = {0};
+    double longest = 0;
     size_t left = SAVES;
 
-    p->save_seconds = seconds_of_saves(p, l);
-    if (p->save_seconds > 0 || tern_ledger_checkpoints_made(l, &rows, NULL) < 0)
-        return;
-    for (size_t k = rows.n; k-- > 0 && left;) {
-        const struct tern_ledger_checkpoint *c = &rows.checkpoints[k];
-        for (size_t i = s->n; c->attempt == p->attempt && i-- > 0;) {
-            if (s->attempt[i] != c->attempt || (int64_t)s->step[i] != c->step)
+    for (size_t k = made->n; k-- > 0 && left;) {
+        const struct tern_ledger_checkpoint *c = &made->checkpoints[k];
+        for (size_t i = steps->n; c->attempt == attempt && i-- > 0;) {
+            if (steps->attempt[i] != attempt || (int64_t)steps->step[i] != c->step)
                 continue;
-            const double took = (double)(c->wall_ns - s->wall_ns[i]) / 1e9;
-            p->save_seconds = took > p->save_seconds ? took : p->save_seconds;
+            const double took = (double)(c->wall_ns - steps->wall_ns[i]) / 1e9;
+            longest = took > longest ? took : longest;
             left--;
             break;
         }
     }
-    tern_ledger_rows_free(&rows);
+    return longest;
+}
+
+/* Of the newest attempt on this number of ranks that has a save: one that goes on makes its first
+ * save late, and the others of them took as long. */
+static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
+                          const struct tern_ledger_series *steps,
+                          const struct tern_ledger_rows *attempts, int64_t world)
+{
+    struct tern_ledger_series saves = {0};
+    struct tern_ledger_rows made = {0};
+
+    if (tern_ledger_series(l, "checkpoint_write_seconds", true, &saves, NULL) < 0 ||
+        tern_ledger_checkpoints_made(l, &made, NULL) < 0)
+        goto out;
+    for (size_t i = attempts->n; i-- > 0 && p->save_seconds <= 0;) {
+        const struct tern_ledger_attempt *a = &attempts->attempts[i];
+        if (!counts(a, world))
+            continue;
+        p->save_seconds = seconds_of_saves(&saves, a->attempt);
+        if (p->save_seconds <= 0)
+            p->save_seconds = seconds_to_publish(&made, steps, a->attempt);
+    }
+out:
+    tern_ledger_series_free(&saves);
+    tern_ledger_rows_free(&made);
 }
 
 int tern_run_pace_read(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
@@ -150,7 +172,7 @@ int tern_run_pace_read(struct tern_run_pace *out, const struct tern_recipe *r, c
     if (tern_ledger_series(l, "step_seconds", true, &s, NULL) == 0)
         measure(&p, &s, &attempts, world, false);
     if (p.step_seconds > 0)
-        measure_saves(&p, l, &s);
+        measure_saves(&p, l, &s, &attempts, world);
     if (r->workload.command && p.step_seconds <= 0)
         measure_by_clock(&p, l, &attempts, world);
     *out = p;

@@ -15,10 +15,11 @@ enum { TERN_RUN_WARN_S = 120, TERN_RUN_WARN_LATE_S = 60 };
 struct tern_run_pace {
     double step_seconds; /* the median of the newest measured steps; 0: none.  For a workload
                             without step_seconds: from the times of its values */
-    double save_seconds; /* the longest of the newest checkpoints: how long its trainer wrote it, or
-                            from the end of its step until it was published; 0: none measured */
+    double save_seconds; /* the longest of the newest checkpoints of the newest attempt that has
+                            some: how long its trainer wrote it, or from the end of its step until
+                            it was published; 0: none measured */
     int64_t done;        /* steps made so far; 0 for a new run */
-    uint32_t attempt;    /* that measured it */
+    uint32_t attempt;    /* that measured the steps */
 };
 
 /* The pace of run `run_id` on `world` ranks (a workload's workers); attempts with another number of

@@ -1,11 +1,9 @@
-/* core/run/srun_hang, limit, pace: when an srun that stays is ended, when ranks are told to stop,
- * and what a step takes. */
+/* core/run/srun_hang, pace: when an srun that stays is ended, and what a step and a save take. */
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
 #include "core/logs/logs.h"
-#include "core/run/limit.h"
 #include "core/run/pace.h"
 
 #include <signal.h>
@@ -87,24 +85,28 @@ static void test_tick(void)
     free(dir);
 }
 
-static void test_limit(void)
-{
-    struct tern_run_limit l = {.a = (const struct tern_run_attempt *)&l, .next = INT64_MAX};
-    char text[300];
-
-    l.end = time(NULL) + 100;
-    l.need = 50;
-    ok(!tern_run_limit_tick(&l, text, sizeof text), "100 s before the end 50 are enough");
-    l.need = 200;
-    ok(tern_run_limit_tick(&l, text, sizeof text) && strcmp(l.reason, "time_limit") == 0,
-       "ranks are told to stop as long before the end as a stop takes");
-}
-
 static void steps(struct tern_ledger_spool *s, const double *seconds, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         tern_ledger_spool_step(s, (int64_t)i + 1,
                                &(struct tern_ledger_value){"step_seconds", seconds[i]}, 1, NULL);
+}
+
+/* Another attempt on `world` ranks, with one step and, if `save` is not 0, one save. */
+static void more(const char *ledger, const char *run, unsigned attempt, int64_t world, double step,
+                 double save)
+{
+    struct tern_ledger_spool *s = tern_ledger_spool_open(ledger, run, attempt, "run", NULL);
+
+    tern_ledger_spool_attempt_begin(
+        s, &(struct tern_ledger_attempt){.kind = "train", .world = world}, NULL);
+    tern_ledger_spool_step(s, 10 * attempt, &(struct tern_ledger_value){"step_seconds", step}, 1,
+                           NULL);
+    if (save > 0)
+        tern_ledger_spool_step(s, 10 * attempt,
+                               &(struct tern_ledger_value){"checkpoint_write_seconds", save}, 1,
+                               NULL);
+    tern_ledger_spool_close(s, NULL);
 }
 
 static void test_pace(void)
@@ -130,6 +132,18 @@ static void test_pace(void)
        p.step_seconds, p.attempt);
     ok(tern_run_pace_read(&p, &r, run, 16, &err) == 0 && p.step_seconds <= 0,
        "on 16 ranks nothing was measured");
+    ok(tern_run_pace_read(&p, &r, run, 8, &err) == 0 && p.save_seconds <= 0,
+       "on 8 ranks no save was measured");
+    more(ledger, run, 3, 4, 9, 40);
+    more(ledger, run, 4, 4, 8, 0);
+    more(ledger, run, 5, 8, 7, 3);
+    rc = tern_run_pace_read(&p, &r, run, 4, &err);
+    ok(rc == 0 && p.attempt == 4 && p.step_seconds == 8 && p.save_seconds == 40,
+       "an attempt that goes on and has not saved yet knows what a save took before it: %g s",
+       p.save_seconds);
+    more(ledger, run, 6, 4, 8, 30);
+    ok(tern_run_pace_read(&p, &r, run, 4, &err) == 0 && p.save_seconds == 30,
+       "the newest attempt with a save counts");
     free(ledger);
 }
 
@@ -139,7 +153,6 @@ int main(void)
         return 1;
     test_looks();
     test_tick();
-    test_limit();
     test_pace();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

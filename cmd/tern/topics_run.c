@@ -123,6 +123,8 @@ const char topic_launch[] =
     "`--signal`: tern stops it before the end, early enough for two steps and two checkpoints\n"
     "of this run, and 30 s more. Without measurements, tern stops it 120 s before the end. In\n"
     "a short job, this margin is half of the job's time.\n"
+    "At a time limit, only a run that left a new checkpoint is queued again. A preempted job\n"
+    "and one that makes room for a maintenance are queued again without one, too.\n"
     "\n"
     "# RESUMING\n"
     "You can kill a run at any moment: the next attempt resumes from the newest verified\n"

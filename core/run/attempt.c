@@ -163,6 +163,7 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     if (a->place.slurm)
         find_first(a, f);
     a->limit = w->limit.reason;
+    a->limit_end = w->limit.end;
     f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
     f->newest = -1;
     f->resumed = a->resumed_step;

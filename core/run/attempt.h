@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "core/ckpt/ckpt.h"
 #include "core/ledger/ledger.h"
@@ -52,7 +53,9 @@ struct tern_run_attempt {
     /* results of the launch */
     int asked; /* the last signal passed on; 0: none */
     const char
-        *limit; /* why this process stopped them: time_limit, reservation; NULL: it did not */
+        *limit;       /* why this process stopped them: time_limit, reservation; NULL: it did not */
+    time_t limit_end; /* the job's end that it then knew */
+    bool goes_on;     /* that is not its end any more: the next attempt begins in this job */
     char lost_node[256]; /* a node that Slurm has declared down; "": none */
 };
 

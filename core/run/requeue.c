@@ -1,5 +1,6 @@
 #include "core/run/requeue.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
@@ -10,10 +11,15 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { LONGEST_WARN_S = 3600 };
+enum {
+    LONGEST_WARN_S = 3600,
+    MOVED_S = 60, /* later than the end for which the ranks were stopped: there is time to go on */
+    ASK_S = 120,  /* SlurmctldTimeout: after that a second controller answers */
+};
 
 /* ------------------------------------------------------------------ the job's time is up */
 
@@ -72,6 +78,20 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     return limit || is_near(job, job->end) ? "time_limit" : NULL;
 }
 
+/* This process stopped the ranks for an end of the job.  Is there now much time before the end? The
+ * job was suspended and resumed, or got more time, just then. */
+static bool has_moved(const struct tern_run_attempt *a, const struct tern_slurm_job *job)
+{
+    time_t end = job->end, reserved = 0;
+
+    if (!a->limit || a->asked != SIGUSR1 || job->state != TERN_SLURM_JOB_RUNNING ||
+        tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) < 0)
+        return false;
+    if (reserved && (!end || reserved < end))
+        end = reserved;
+    return !end || end - a->limit_end > MOVED_S;
+}
+
 static const char *describe(const char *reason)
 {
     if (strcmp(reason, "preempted") == 0)
@@ -87,14 +107,24 @@ static void add(struct tern_run_result *result, const char *text)
     snprintf(result->why + n, sizeof result->why - n, "%s%s", n ? "; " : "", text);
 }
 
-/* Did this attempt leave a checkpoint? */
+/* Did this attempt leave a checkpoint?  The folder shows it for tern's trainer, also where the
+ * ledger could not be written. */
 static bool left_checkpoint(const struct tern_run_attempt *a)
 {
     struct tern_run_history h = {0};
     struct tern_err err;
+    uint64_t step = 0;
+    char *path = NULL;
 
     if (a->copy) /* of checkpoint.mirror, which the next attempt takes, too */
         return true;
+    if (tern_run_attempt_is_trainer(a)) {
+        if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) < 0)
+            tern_warn("%s", err.text);
+        const bool left = path && (int64_t)step > a->resumed_step;
+        free(path);
+        return left;
+    }
     if (tern_run_history_read(&h, a->o->recipe->ledger.dir, a->id, a->place.job, a->kind, &err) ==
         0)
         return h.newest_left;
@@ -102,17 +132,31 @@ static bool left_checkpoint(const struct tern_run_attempt *a)
     return false;
 }
 
-static void queue_again(struct tern_run_attempt *a, struct tern_run_result *result, bool may)
+/* Would the job run again without this process, or is its end no limit of its own?  Slurm queues a
+ * preempted job again; after a maintenance nodes are free for it.  A time limit would stop the next
+ * attempt at the same step, for ever. */
+static bool may_repeat(const struct tern_slurm_job *job, const char *reason)
+{
+    return strcmp(reason, "preempted") == 0 ||
+           (strcmp(reason, "reservation") == 0 && !*job->reservation);
+}
+
+static void queue_again(struct tern_run_attempt *a, struct tern_run_result *result,
+                        const struct tern_slurm_job *job, const char *reason)
 {
     struct tern_err err = {0};
 
     if (a->o->recipe->launch.at_time_limit == TERN_AT_LIMIT_STOP)
         return;
-    if (!left_checkpoint(a)) {
+    if (strcmp(job->word, "PENDING") == 0) { /* Slurm was faster */
+        add(result, "the job is queued again");
+        return;
+    }
+    if (!may_repeat(job, reason) && !left_checkpoint(a)) {
         add(result, "it left no checkpoint: not queued again");
         return;
     }
-    if (!may) {
+    if (!job->requeue) {
         add(result, "the job cannot be queued again: submit with --requeue");
         return;
     }
@@ -121,25 +165,57 @@ static void queue_again(struct tern_run_attempt *a, struct tern_run_result *resu
                                                                       : "the job is queued again");
 }
 
+/* A run that this process stopped in time is not lost because the controller is just away. */
+static int load_job(const struct tern_run_attempt *a, struct tern_slurm_job **ret_job,
+                    struct tern_err *err)
+{
+    const int64_t second = 1000000000;
+    const int64_t deadline = tern_clock_boot_ns() + (a->limit ? ASK_S : 0) * second;
+
+    while (tern_slurm_job_load(a->place.job, ret_job, err) < 0) {
+        if (err->code != TERN_TEMPFAIL || tern_clock_boot_ns() >= deadline)
+            return -1;
+        tern_clock_sleep_ns(second);
+    }
+    return 0;
+}
+
+/* May Slurm have ended it?  A trainer that failed by itself is not repeated.  A stop request before
+ * its first step ends it without a checkpoint. */
+static bool is_stop(const struct tern_run_attempt *a, const struct tern_run_result *result)
+{
+    return a->place.slurm && strcmp(a->kind, "train") == 0 && was_requested(a, result) &&
+           result->status != TERN_OK && result->status != TERN_HALTED &&
+           (!tern_run_attempt_is_trainer(a) || result->status == TERN_CONTINUED || result->signal ||
+            strcmp(result->outcome, "stopped") == 0);
+}
+
 void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result)
 {
-    const bool trainer = tern_run_attempt_is_trainer(a);
     struct tern_slurm_job *job = NULL;
-    struct tern_err err;
+    struct tern_err err = {0};
 
-    if (!a->place.slurm || !was_requested(a, result) || strcmp(a->kind, "train") != 0 ||
-        result->status == TERN_OK || result->status == TERN_HALTED ||
-        (trainer && result->status != TERN_CONTINUED))
+    if (!is_stop(a, result))
         return;
-    if (tern_slurm_job_load(a->place.job, &job, &err) < 0) {
+    if (load_job(a, &job, &err) < 0) {
         tern_warn("%s", err.text);
+        if (a->limit) {
+            result->outcome = a->limit;
+            add(result, err.text);
+        }
         return;
     }
-    const char *reason = slurms_reason(a, job, result);
+    a->goes_on = result->status == TERN_CONTINUED && has_moved(a, job);
+    const char *reason = a->goes_on ? NULL : slurms_reason(a, job, result);
+    if (reason && tern_run_attempt_is_trainer(a) && result->status != TERN_CONTINUED &&
+        strcmp(reason, "preempted") != 0)
+        reason = NULL;
+    if (a->goes_on)
+        add(result, "the job has more time now: it goes on");
     if (reason) {
         result->outcome = reason;
         add(result, describe(reason));
-        queue_again(a, result, job->requeue);
+        queue_again(a, result, job, reason);
     }
     tern_slurm_job_free(job);
 }

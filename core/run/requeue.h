@@ -9,7 +9,9 @@
 /* Called when the ranks have ended.  When this process or Slurm stopped them for the job's time
  * limit, a preemption or a reservation that takes its nodes, set result->outcome and why to that.
  * Then queue the job again, if Slurm allows it, the recipe allows it (launch.at_time_limit) and
- * this attempt left a checkpoint.  For any other end do nothing. */
+ * this attempt left a checkpoint; after a preemption, or for a maintenance, without one, too.  When
+ * this process stopped the ranks and the job has much time left now, set a->goes_on instead.  For
+ * any other end do nothing. */
 void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result);
 
 /* When an earlier attempt has no end in the ledger, its supervisor was lost, with its node or

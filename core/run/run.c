@@ -205,6 +205,11 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
     struct tern_err err = {0};
     char text[400];
 
+    if (a->goes_on) { /* it uses up no restart */
+        s->attempts--;
+        tern_run_attempt_add_event(a, "restart", "info", /* node= */ NULL, result->why);
+        return true;
+    }
     if (!worth_another(a, result))
         return false;
     if (a->lost_node[0])

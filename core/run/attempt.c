@@ -266,11 +266,14 @@ static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_wat
 }
 
 /* Only a batch script has ranks on other nodes, which survive the death of its node.  They leave
- * a step alone that HyperPod's agent repeats. */
+ * a step alone that HyperPod's agent repeats.  Watchers do the same for them; a container's image
+ * and mpirun's daemons have no tern-orphan that lives. */
 static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beacon *beacon)
 {
-    const bool far =
-        a->place.slurm && a->place.groups == 1 && a->place.nodes > 1 && !a->place.auto_resume;
+    const bool far = a->place.slurm && a->place.groups == 1 && a->place.nodes > 1 &&
+                     !a->place.auto_resume && !(a->watchers && *a->watchers) &&
+                     !a->o->recipe->workload.container &&
+                     a->o->recipe->launch.with == TERN_LAUNCH_SRUN;
 
     tern_task_beacon_open(beacon, far ? getenv("SLURMD_NODENAME") : NULL,
                           a->o->recipe->launch.spares);
@@ -319,6 +322,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .run_id = a->id,
         .retention = &retention,
         .beacon = &beacon,
+        .watchers = a->watchers,
         .limit.a = limited ? a : NULL,
         .srun_hang.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node),
         .srun_hang.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL,

@@ -46,6 +46,7 @@ struct tern_run_attempt {
     bool stopped;                  /* a signal came before it was there; it is pending */
     char *restored;                /* what came back from where, for the ledger; or NULL */
     char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
+    pid_t *watchers;    /* watchers.h; 0: none, and ranks on other nodes watch.  NULL likewise */
     sigset_t *old_mask; /* the caller's, restored in the ranks; the supervisor's signals are
                            blocked from before the first attempt to after the last */
     char **command;     /* run by the ranks, NULL-ended, in place of the recipe's command or the

@@ -31,6 +31,8 @@ enum {
     WAIT_S = 2,        /* between two checks for the node's end, on the first of them */
     TRIES = 10,        /* queries of the controller, and the time between two */
     TRY_S = 3,
+    REST_S = 2,     /* between two queries of a watcher that are answered */
+    QUERY_MS = 200, /* for an answer to one of them */
     FREED_S =
         25, /* until Slurm has released the other nodes: slurmstepd tries to reach the srun that
                is gone (12 s), and slurmd checks for its end at growing intervals (8 s) */
@@ -272,4 +274,62 @@ int tern_run_orphan(struct tern_err *err)
         act(&o);
     tern_task_beacon_drop(&o.beacon);
     return rc;
+}
+
+/* ------------------------------------------------------------------ a watcher */
+
+/* The program's signals: SIGTERM ends it, those that mean something to ranks do not. */
+static void watch_signals(sigset_t *ret_ends)
+{
+    static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN);
+    sigemptyset(ret_ends);
+    sigaddset(ret_ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, ret_ends, NULL);
+}
+
+static bool told_to_end(const sigset_t *ends, int64_t ns)
+{
+    const struct timespec wait = {.tv_sec = ns / second, .tv_nsec = ns % second};
+
+    return sigtimedwait(ends, NULL, &wait) > 0;
+}
+
+/* In a child, which ignores SIGTERM from then on. */
+static void look_after(void)
+{
+    struct tern_err err = {0};
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (tern_run_orphan(&err) < 0)
+            tern_warn("%s", err.text);
+        _exit(0);
+    }
+    if (pid > 0)
+        TERN_AGAIN(waitpid(pid, NULL, 0));
+}
+
+int tern_run_orphan_watch(struct tern_err *err)
+{
+    struct tern_task_beacon_asker beacon;
+    sigset_t ends;
+    int silent = 0; /* ms, counted by queries: a stop of this process is no silence */
+
+    watch_signals(&ends);
+    if (!tern_task_beacon_find(&beacon))
+        return tern_err_set(err, TERN_USAGE, "only for a step that `tern run` has started");
+    for (int64_t rest = 0; !told_to_end(&ends, rest);) {
+        const bool heard = tern_task_beacon_await(&beacon, QUERY_MS);
+        silent = heard ? 0 : silent + QUERY_MS;
+        rest = heard ? REST_S * second : 0;
+        if (silent < 1000 * TERN_TASK_BEACON_SILENT_S)
+            continue;
+        look_after();
+        silent = 0;
+    }
+    tern_task_beacon_drop(&beacon);
+    return 0;
 }

@@ -21,4 +21,8 @@
  * here.  A caller that gets no answer of the supervisor afterwards calls it again. */
 int tern_run_orphan(struct tern_err *err);
 
+/* A watcher (watchers.h): query the supervisor until SIGTERM comes, and do the same in a child
+ * whenever it is silent.  -1 when there is no beacon to query. */
+int tern_run_orphan_watch(struct tern_err *err);
+
 #endif

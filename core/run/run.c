@@ -17,6 +17,7 @@
 #include "core/run/rehearsal.h"
 #include "core/run/requeue.h"
 #include "core/run/watch.h"
+#include "core/run/watchers.h"
 #include "core/slurm/slurm.h"
 #include "core/task/marker.h"
 
@@ -40,6 +41,7 @@ struct supervisor {
     char *recipe_text;
     unsigned attempts; /* so far, of this process */
     struct tern_run_precompile precompile;
+    pid_t watchers; /* watchers.h */
     sigset_t signals, old_mask;
 };
 
@@ -365,9 +367,14 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
     s.recipe_text = tern_run_recipe_text(options);
     tern_run_watch_signals(&s.signals);
     sigprocmask(SIG_BLOCK, &s.signals, &s.old_mask);
+    s.watchers = tern_run_watchers_start(&s.place, options->recipe->launch.spares);
     for (bool more = true; more;) {
         struct tern_run_attempt a = {
-            .o = options, .recipe_text = s.recipe_text, .old_mask = &s.old_mask};
+            .o = options,
+            .recipe_text = s.recipe_text,
+            .watchers = &s.watchers,
+            .old_mask = &s.old_mask,
+        };
         set_kind(&s, &a);
         memcpy(a.id, result->run_id, sizeof a.id);
         rc = attempt(&s, &a, result, err);
@@ -384,6 +391,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
         add_reason(result, err->text);
         rc = 0;
     }
+    tern_run_watchers_stop(&s.watchers);
     while (wait_stop(&s, 0)) /* the run has ended; its report is still to be printed */
         ;
     sigprocmask(SIG_SETMASK, &s.old_mask, NULL);

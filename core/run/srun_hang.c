@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/logs/logs.h"
+#include "core/run/watchers.h"
 #include "core/slurm/slurm.h"
 
 #include <dirent.h>
@@ -74,7 +75,8 @@ static void report_waiting(const struct tern_run_ranks *r)
     bool known = true;
 
     for (size_t g = 0; g < r->n_groups; g++)
-        known = known && tern_slurm_steps_describe(r->groups[g], &steps, NULL) == 0;
+        known = known && tern_slurm_steps_describe(r->groups[g], TERN_RUN_WATCHERS_STEP, &steps,
+                                                   NULL) == 0;
     if (steps.len)
         tern_warn(
             "the ranks wait: other steps of the job have its nodes: %s. They begin when those "

@@ -193,6 +193,8 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
     while ((pid = ended(r)) > 0 && waitpid(pid, &status, 0) == pid) {
         if (pid == f->pid)
             fold_ended(f, status);
+        if (w->watchers && pid == *w->watchers)
+            *w->watchers = 0;
         if (tern_retain_reaped(w->retention, pid, status) ||
             tern_run_limit_reaped(&w->limit, pid) ||
             tern_run_srun_hang_reaped(&w->srun_hang, w->ranks, pid, status))

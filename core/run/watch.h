@@ -26,6 +26,7 @@ struct tern_run_watch {
     struct tern_run_srun_hang srun_hang; /* the caller sets ranks, nodes and logs */
     struct tern_run_limit limit;         /* the caller sets its attempt */
     struct tern_task_beacon *beacon;     /* answers the ranks' nodes */
+    pid_t *watchers;  /* of the attempt: 0 from when its child has ended; may be NULL */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that failed; -1: none did */

@@ -63,6 +63,8 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .uid = from->user_id,
             .array_job = from->array_job_id == NO_VAL ? 0 : from->array_job_id,
             .cpus_per_task = from->cpus_per_task == NO_VAL16 ? 1 : from->cpus_per_task,
+            .threads_per_core =
+                from->threads_per_core < INFINITE16 - 1 ? from->threads_per_core : 0,
             .exit_status = (int)from->exit_code,
             .start = from->start_time,
             .end = from->time_limit == INFINITE ? 0 : from->end_time,

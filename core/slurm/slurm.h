@@ -68,9 +68,10 @@ struct tern_slurm_job {
     uint32_t restarts; /* times it was requeued: SLURM_RESTART_COUNT */
     uint32_t n_nodes;
     uint32_t uid;
-    uint32_t array_job; /* of a member of a job array; else 0 */
-    int cpus_per_task;  /* 1 where the job gave no number */
-    int exit_status;    /* as wait(2) gives it; of an ended job */
+    uint32_t array_job;   /* of a member of a job array; else 0 */
+    int cpus_per_task;    /* 1 where the job gave no number */
+    int threads_per_core; /* that it may use (--threads-per-core, --hint); 0: no such limit */
+    int exit_status;      /* as wait(2) gives it; of an ended job */
     time_t start,
         end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
     time_t preempt; /* when it was warned of preemption; 0: it was not */
@@ -115,9 +116,10 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
 int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct tern_err *err);
 
 /* Append the job's steps that srun started: "12.0 (sleep on n[1-2]), 12.3 (bash on n1)"; the first
- * few of many. */
+ * few of many.  Those whose name begins with `except` are left out. */
 struct tern_buf;
-int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err);
+int tern_slurm_steps_describe(uint32_t job, const char *except, struct tern_buf *to,
+                              struct tern_err *err);
 
 /* The command line that started a step, such as "srun -N1 tern run"; malloc'ed. */
 int tern_slurm_step_load_line(uint32_t job, uint32_t step, char **ret_line, struct tern_err *err);

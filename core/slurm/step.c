@@ -58,7 +58,8 @@ int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct t
     return 0;
 }
 
-int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err)
+int tern_slurm_steps_describe(uint32_t job, const char *except, struct tern_buf *to,
+                              struct tern_err *err)
 {
     enum { MOST = 4 }; /* named; a job may have thousands */
     job_step_info_response_msg_t *msg = load(job, NO_VAL, err);
@@ -68,7 +69,7 @@ int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err
         return -1;
     for (uint32_t i = 0; i < msg->job_step_count; i++) {
         const job_step_info_t *s = &msg->job_steps[i];
-        if (!is_there(s) || ++n > MOST)
+        if (!is_there(s) || (s->name && tern_str_starts(s->name, except)) || ++n > MOST)
             continue;
         tern_buf_printf(to, "%s%u.%u (%s%s%s)", to->len ? ", " : "", job, s->step_id.step_id,
                         s->name ? s->name : "?", s->nodes ? " on " : "", s->nodes ? s->nodes : "");

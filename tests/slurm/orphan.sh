@@ -53,7 +53,27 @@ for timeout in $timeouts; do
     done
 done
 
+# ---- jobs of spares whose ranks cannot watch: watchers on the other nodes do
 owner=0
+recipe alone 'spares: 1, restarts: 3'; job 1 -N2 --no-kill --requeue; die $freed
+! grep -q "no process on another node" alone.out; ok $? "one computing node of two: the spare watches"
+if command -v mpirun >/dev/null; then
+    recipe mpi 'spares: 1, with: mpirun, restarts: 3'; job 2 -N3 --no-kill --requeue; die $freed
+else
+    skip "mpirun is not installed"
+fi
+so=${TERN_BUILD:-$ROOT/build}/tests/pyxis_stub.so
+if [ -e "$so" ] && [ -e "$BIN/tern-inside" ]; then # an image has nothing of tern's but tern-inside
+    conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
+    cp "$conf" conf.before; echo "required $so" >>"$conf"; mkdir image
+    recipe boxed 'spares: 1, restarts: 3'
+    sed -i "s|^workload: {|&container: $WORK/image, |" boxed.yaml
+    job 2 -N3 --no-kill --requeue; die $freed
+    cp conf.before "$conf"
+else
+    skip "no pyxis_stub.so, or no tern-inside: no static libc here"
+fi
+
 recipe still 'restarts: 3'
 script='tern run still.yaml & until [ -e still.go ]; do sleep 0.2; done; kill -STOP $!; sleep 15; kill -CONT $!; touch still.end; wait $!' job 2 -N2 --requeue
 touch still.go

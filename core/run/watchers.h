@@ -1,0 +1,36 @@
+/* Processes on other nodes that notice the death of this one.
+ *
+ * A job with spare nodes (launch.spares) is submitted with --no-kill: when the node of its batch
+ * script dies, Slurm leaves it RUNNING with nothing in it.  So a small step beside the ranks' runs
+ * `tern orphan --watch` on a few of the job's other nodes, spares included, from the first attempt
+ * to the last.  It depends neither on the launcher of the ranks nor on their container, nor on
+ * whether an attempt uses more than one node.
+ *
+ * Without spares Slurm itself ends the job; ranks on other nodes are faster (core/task/beacon.h).
+ */
+#ifndef TERN_RUN_WATCHERS_H
+#define TERN_RUN_WATCHERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/place/place.h"
+
+/* The name of the step begins with this. */
+#define TERN_RUN_WATCHERS_STEP "tern-watch"
+
+enum { TERN_RUN_WATCHERS = 4 };
+
+/* Start the child that keeps the step and answers its queries.  It ends with this process.  0: none
+ * is needed (no spares, not in a job, not on a node of it), or there is none, which is logged. */
+pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares);
+/* End child and step; *child becomes 0. */
+void tern_run_watchers_stop(pid_t *child);
+
+/* Which of `n` hosts watch, spread over them: their indices in ret_which; returns how many.  The
+ * one called `self` does not. */
+size_t tern_run_watchers_choose(char *const *hosts, size_t n, const char *self,
+                                size_t ret_which[TERN_RUN_WATCHERS]);
+
+#endif

@@ -68,25 +68,37 @@ static bool lost(const struct tern_run_srun_hang *s, uint32_t job)
     return any;
 }
 
-/* srun logs it, too, but not with --quiet, and never what it waits for. */
-static void report_waiting(const struct tern_run_ranks *r)
+/* srun logs it, too, but not with --quiet, and never what it waits for.  False when nothing was
+ * logged: mpirun may just be slow, so only other steps count. */
+static bool report_waiting(const struct tern_run_ranks *r)
 {
     struct tern_buf steps = {0};
     bool known = true;
 
     for (size_t g = 0; g < r->n_groups; g++)
-        known = known && tern_slurm_steps_describe(r->groups[g], TERN_RUN_WATCHERS_STEP, &steps,
-                                                   NULL) == 0;
+        known = known &&
+                tern_slurm_steps_describe(r->groups[g], TERN_RUN_WATCHERS_STEP, &steps, NULL) == 0;
     if (steps.len)
         tern_warn(
             "the ranks wait: other steps of the job have its nodes: %s. They begin when those "
             "have ended (scancel ends one); with SLURM_OVERLAP=1 in the environment of `tern "
             "run` they do not wait for them.",
             steps.data);
-    else if (known)
+    else if (known && !r->mpirun)
         tern_warn("the ranks wait: no other step of the job has its nodes, but Slurm has not begun "
                   "theirs yet. Are its nodes still booting, or in a prolog?");
+    const bool said = steps.len || (known && !r->mpirun);
     tern_buf_free(&steps);
+    return said;
+}
+
+/* mpirun starts a daemon on each other node by a step of its own, of Open MPI 4 or 5. */
+static bool has_daemons(const struct tern_run_ranks *r)
+{
+    bool orted = false, prted = false;
+
+    return tern_slurm_step_exists(r->job, "orted", &orted, NULL) < 0 || orted ||
+           tern_slurm_step_exists(r->job, "prted", &prted, NULL) < 0 || prted;
 }
 
 static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
@@ -94,7 +106,7 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
     struct tern_err err = {0};
     bool there;
 
-    for (size_t g = 0; g < r->n_groups; g++) {
+    for (size_t g = 0; g < r->n_groups && !r->mpirun; g++) {
         if (tern_slurm_step_exists(r->groups[g], r->step, &there, &err) < 0)
             return NOT_KNOWN;
         int status;
@@ -104,11 +116,12 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
             return LOST;
         return s->logs && tern_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
     }
+    if (r->mpirun && (has_rank_log(s->logs) || has_daemons(r)))
+        return THERE;
     if (s->began || has_rank_log(s->logs))
         return GONE;
-    if (tern_clock_boot_ns() < s->report_at)
+    if (tern_clock_boot_ns() < s->report_at || !report_waiting(r))
         return NOT_BEGUN;
-    report_waiting(r);
     return WAITS;
 }
 
@@ -127,7 +140,9 @@ void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run
 {
     int64_t now = tern_clock_boot_ns();
 
-    if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
+    if (r->mpirun && (s->began || r->nodes == 1))
+        return; /* the end of its steps is mpirun's affair; on one node it needs none */
+    if (!r->job || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
         return;
     if (!s->report_at)
         s->report_at = now + TERN_RUN_SRUN_HANG_WAITS_S * second;

@@ -13,7 +13,7 @@
  * ended here.
  *
  * The same query finds an srun whose step does not exist yet: other steps have the nodes, or the
- * nodes are not ready.
+ * nodes are not ready.  Likewise an mpirun, whose daemons are such a step.
  */
 #ifndef TERN_RUN_SRUN_HANG_H
 #define TERN_RUN_SRUN_HANG_H

@@ -89,6 +89,17 @@ is "$(outcome busy)" " " "tern run in a job whose nodes other steps have waits"
 trains quiet "with SLURM_OVERLAP=1 it does not"
 on scancel "$job.0"; over; trains busy "when the step has ended it trains"
 
+if command -v mpirun >/dev/null; then
+    recipe mpiwait; sed -i 's/^launch:.*/launch: {threads: 1, with: mpirun, health: off}/' mpiwait.yaml
+    batch mpiwait 'srun -N2 -n2 sleep 600 & until squeue -h -s -j "$SLURM_JOB_ID" -o %i | grep -q "\.0$"; do sleep 0.1; done
+tern run mpiwait.yaml'
+    until_true grep -q 'the ranks wait' mpiwait.out
+    has mpiwait.out "other steps of the job have its nodes: $job.0 (sleep on trn1-st-trn1-[1-2])" "a launch by mpirun that waits says so, too"
+    on scancel "$job.0"; over; trains mpiwait "when the step has ended it trains"
+else
+    skip "mpirun is not installed"
+fi
+
 # ---- and so does another program's
 on scontrol update partition=trn1 state=down
 on tern cluster doctor --timeout 2; has err "queued and waiting for resources" "the words of an srun that waits are passed on"

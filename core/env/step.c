@@ -36,6 +36,9 @@ static const char bind_why[] = "is how this one task is bound; as a setting of t
                                "would bind those of every node likewise";
 static const char meet_why[] = "leads to the server of the step around `tern run`; ranks that met "
                                "there would be the same one";
+static const char mpi_why[] =
+    "is the --mpi of the step around `tern run`; the ranks' srun takes its "
+    "own, or MpiDefault";
 static const char users_why[] =
     "srun does not write it so: it is yours, and a setting of the ranks' "
     "srun";
@@ -53,6 +56,7 @@ static const struct rule rules[] = {
     {"SRUN_DEBUG", MARKED, step_why},
     {"SLURM_PMI_KVS_NO_DUP_KEYS", NEVER, NULL},
     {"SLURM_PMI*", ANY, meet_why},
+    {"SLURM_MPI_TYPE", MARKED, mpi_why},
     {"SLURM_RESV_PORTS", INSIDE, meet_why},
     {"PMI_RANK", MARKED, place_why},
     {"PMI_ID", MARKED, place_why},
@@ -84,8 +88,14 @@ static const struct rule rules[] = {
     {"SLURM_GTIDS", INSIDE, place_why},
     {"SLURM_TASK_PID", INSIDE, place_why},
     {"SLURM_TOPOLOGY_ADDR*", INSIDE, place_why},
+    {"SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_*", MARKED, step_why},
     {"SLURM_CPUS_ON_NODE", INSIDE, shape_why},
-    {"SLURM_GPUS_ON_NODE", INSIDE, shape_why},
+    {"SLURM_CPUS_PER_GPU", INSIDE, shape_why},
+    {"SLURM_MEM_PER_GPU", INSIDE, shape_why},
+    {"SLURM_GPUS", INSIDE, shape_why},
+    {"SLURM_GPUS_*", INSIDE, shape_why},
+    {"SLURM_GPU_BIND", INSIDE, shape_why},
+    {"SLURM_GPU_FREQ", INSIDE, shape_why},
     {"SLURM_SHARDS_ON_NODE", INSIDE, shape_why},
     {"SLURM_TASKS_*", INSIDE, shape_why},
     {"SLURM_NNODES", INSIDE, shape_why},
@@ -93,6 +103,9 @@ static const struct rule rules[] = {
     {"SLURM_NPROCS", COUNT, shape_why},
     {"SLURM_NTASKS_PER_*", INSIDE, shape_why},
     {"SLURM_CPUS_PER_TASK", INSIDE, shape_why},
+    {"SLURM_TRES_PER_TASK", INSIDE, shape_why}, /* from 23.11 on, as is the next but one */
+    {"SLURM_THREADS_PER_CORE", INSIDE, shape_why},
+    {"SLURM_OOM_KILL_STEP", INSIDE, shape_why},
     {"SLURM_DISTRIBUTION", INSIDE, shape_why},
     {"SLURM_DIST_PLANESIZE", INSIDE, shape_why},
     {"SLURM_OVERCOMMIT", INSIDE, shape_why},

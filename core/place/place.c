@@ -282,6 +282,30 @@ static void forget_other_job(void)
     tern_slurm_job_free(job);
 }
 
+/* The ranks' srun takes SLURM_THREADS_PER_CORE for a setting.  It is the job's own that counts: of
+ * the CPUs that Slurm gave the job, a lower number would leave some out, and srun refuses that. The
+ * variable may be another job's, or have been left out with those of a step. */
+static void set_threads(const struct tern_place *p)
+{
+    static const char name[] = "SLURM_THREADS_PER_CORE";
+    const char *is = getenv(name);
+    struct tern_slurm_job *job = NULL;
+    char own[24];
+
+    if ((!is && !p->in_step) || !tern_slurm_available() ||
+        tern_slurm_job_load(p->job, &job, NULL) < 0)
+        return;
+    snprintf(own, sizeof own, "%d", job->threads_per_core);
+    if (is && strcmp(is, own) != 0)
+        tern_info("%s=%s is not this job's (sbatch --threads-per-core, --hint): left out", name,
+                  is);
+    if (job->threads_per_core)
+        setenv(name, own, 1);
+    else
+        unsetenv(name);
+    tern_slurm_job_free(job);
+}
+
 static int in_job(struct tern_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
     int64_t job, groups;
@@ -298,6 +322,7 @@ static int in_job(struct tern_place *p, const struct tern_recipe *r, struct tern
                             groups, (int)TERN_PLACE_GROUPS_MAX);
     p->slurm = true;
     p->job = (uint32_t)job;
+    set_threads(p);
     if (getenv("SLURM_ARRAY_JOB_ID") &&
         (slurm_number("SLURM_ARRAY_JOB_ID", 0, &p->array_job, err) < 0 ||
          slurm_number("SLURM_ARRAY_TASK_ID", 0, &p->array_task, err) < 0))

@@ -34,6 +34,25 @@ grep -q '^SLURM_CPU_BIND=quiet,none  *left out$' step.out; ok $? "the output say
 grep -q '^SLURM_CPUS_PER_TASK=3  *left out$' step.out; ok $? "each of them"
 grep -q '^SLURM_CPU_BIND=cores  *you$' step.out; ok $? "but not a setting that a script inside has made" || cat step.out
 
+# What srun sets in a step and reads as an option: the ranks get neither, nor does their srun.
+printf 'version: 1\nname: mpi\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {command: [sh, -c, "echo mpi ${SLURM_MPI_TYPE-none} ${PMI_RANK-none}"]}\n' >mpi.yaml
+batch layout 'export WHERE=in
+srun -N1 -n1 --hint=nomultithread tern run who.yaml; echo "hint $?"
+srun -N1 -n1 --threads-per-core=1 tern run who.yaml; echo "threads $?"
+srun -N1 -n1 -B 1:1:1 tern run who.yaml; echo "cores $?"
+srun -N1 -n1 --hint=nomultithread tern env --explain
+srun --mpi=pmi2 -N1 -n1 tern run mpi.yaml'; over
+is "$(grep -E '^(hint|threads|cores) ' layout.out | paste -sd' ')" "hint 0 threads 0 cores 0" "steps of one thread a core: tern run takes the job's CPUs"
+grep -q '^SLURM_THREADS_PER_CORE=1  *left out$' layout.out; ok $? "tern env --explain names the step's threads a core"
+grep -q '^SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=.*left out$' layout.out; ok $? "and what srun adds of the job's CPUs"
+has layout.out "mpi none none" "a step of --mpi=pmi2: the ranks' srun has its own"
+batch threads 'export WHERE=in; tern run who.yaml; env | grep ^SLURM_THREADS
+srun -N1 -n1 env SLURM_THREADS_PER_CORE=1 tern run who.yaml
+sbatch -N1 --exclusive -d singleton -o threads2.out --export=ALL,SLURM_THREADS_PER_CORE=1 --wrap "tern run who.yaml"' --threads-per-core=1; until_true queue_empty
+is "$(grep -c 'rank 1 of 2' threads.out)" 2 "a job of one thread a core: in the batch script and in a step"
+has threads2.out "SLURM_THREADS_PER_CORE=1 is not this job's" "a job that was submitted from there has not inherited it"
+has threads2.out "rank 0 of 1" "and its ranks have the node"
+
 # ---- shapes that train
 for shape in one exact overlap pty multi; do recipe $shape; done
 echo '0 tern run multi.yaml' >multi.conf

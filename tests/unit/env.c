@@ -501,6 +501,66 @@ static void test_advice(void)
     tern_env_rows_free(&rows);
 }
 
+/* ------------------------------------------------------------------ a step around it */
+
+/* What becomes of one of `variables`: "left out", "stays", "not srun's". */
+static const char *fate(char *const *variables, const char *name)
+{
+    struct tern_env_step s;
+    const char *is = "not srun's";
+
+    tern_env_step_look(&s, variables);
+    for (size_t i = 0; i < s.n; i++)
+        if (strcmp(s.left[i].name, name) == 0)
+            is = s.left[i].stays ? "stays" : "left out";
+    tern_env_step_free(&s);
+    return is;
+}
+
+/* Variables that srun writes for a step and reads as options: of 22.05 and of 25.11. */
+static void test_step(void)
+{
+    static const char *const both[] = {"SLURM_THREADS_PER_CORE=1",
+                                       "SLURM_CPUS_PER_TASK=2",
+                                       "SLURM_TRES_PER_TASK=cpu=2",
+                                       "SLURM_NTASKS_PER_CORE=1",
+                                       "SLURM_NTASKS_PER_GPU=1",
+                                       "SLURM_NTASKS_PER_NODE=1",
+                                       "SLURM_CPU_FREQ_REQ=low",
+                                       "SLURM_NTASKS_PER_SOCKET=1",
+                                       "SLURM_DISTRIBUTION=cyclic",
+                                       "SLURM_OVERCOMMIT=1",
+                                       "SLURM_GPUS=2",
+                                       "SLURM_GPUS_PER_TASK=1",
+                                       "SLURM_GPUS_PER_NODE=2",
+                                       "SLURM_GPU_BIND=closest",
+                                       "SLURM_GPU_FREQ=low",
+                                       "SLURM_CPUS_PER_GPU=2",
+                                       "SLURM_MEM_PER_GPU=1G",
+                                       "SLURM_OOM_KILL_STEP=1",
+                                       "SLURM_LABELIO=1",
+                                       "SLURM_UMASK=0022"};
+    char *v[4] = {"SLURM_JOB_ID=7", NULL, "SLURM_STEP_ID=3", NULL};
+    char name[64];
+
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        v[1] = (char *)both[i];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(both[i], "="), both[i]);
+        v[2] = "SLURM_STEP_ID=3";
+        is(fate(v, name), "left out", "%s: in a step it is the step's", name);
+        v[2] = NULL;
+        is(fate(v, name), "not srun's", "%s: in a batch script it is the job's", name);
+    }
+    v[1] = "SLURM_MPI_TYPE=pmi2";
+    is(fate(v, "SLURM_MPI_TYPE"), "not srun's", "an --mpi that a batch script exports stays");
+    v[2] = "SLURM_STEP_ID=3";
+    is(fate(v, "SLURM_MPI_TYPE"), "left out", "in a step it is the step's");
+    v[1] = "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=4";
+    is(fate(v, "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0"), "left out", "so is what srun adds");
+    v[1] = "SLURM_JOB_CPUS_PER_NODE=4";
+    is(fate(v, "SLURM_JOB_CPUS_PER_NODE"), "not srun's", "the job's own number of CPUs stays");
+}
+
 int main(void)
 {
     test_hosts();
@@ -514,6 +574,7 @@ int main(void)
     test_user();
     test_cache();
     test_advice();
+    test_step();
     test_marks(); /* clears the environment */
     return tap_done();
 }

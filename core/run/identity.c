@@ -7,6 +7,7 @@
 #include "core/run/command.h"
 #include "core/run/heartbeat.h"
 #include "core/run/pace.h"
+#include "core/run/requeue.h"
 #include "core/run/restore.h"
 #include "core/slurm/slurm.h"
 
@@ -16,24 +17,94 @@
 #include <time.h>
 #include <unistd.h>
 
-/* "01J... text of the user": the run of the job before it was queued again. */
-static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
-{
-    char word[TERN_ULID_SIZE];
+/* "01J... 01K... text of the user": the runs of the job, the newest first. */
+struct comment {
+    char id[TERN_RUN_IDS][TERN_ULID_SIZE];
+    size_t n;
+    const char *rest; /* the user's */
+};
 
-    snprintf(word, sizeof word, "%s", comment);
-    if (strlen(word) != TERN_ULID_SIZE - 1 || !tern_ledger_ulid_valid(word) ||
-        (comment[TERN_ULID_SIZE - 1] && comment[TERN_ULID_SIZE - 1] != ' '))
-        return false;
-    memcpy(id, word, TERN_ULID_SIZE);
-    return true;
+static struct comment read_comment(const char *text)
+{
+    struct comment c = {.rest = text};
+
+    while (c.n < TERN_RUN_IDS) {
+        char *id = c.id[c.n];
+        const size_t len = TERN_ULID_SIZE - 1;
+        snprintf(id, TERN_ULID_SIZE, "%s", c.rest);
+        if (strlen(id) != len || !tern_ledger_ulid_valid(id) || (c.rest[len] && c.rest[len] != ' '))
+            break;
+        c.rest += len + (c.rest[len] == ' ');
+        c.n++;
+    }
+    return c;
+}
+
+char *tern_run_comment_with(const char *text, const char *id)
+{
+    const struct comment c = read_comment(text);
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, id);
+    for (size_t i = 0, left = TERN_RUN_IDS - 1; i < c.n && left > 0; i++) {
+        if (strcmp(c.id[i], id) == 0)
+            continue;
+        tern_buf_printf(&b, " %s", c.id[i]);
+        left--;
+    }
+    if (*c.rest)
+        tern_buf_printf(&b, " %s", c.rest);
+    return b.data;
+}
+
+/* Is the run this recipe's, and no attempt of it at work in this job? */
+static bool is_ours(const struct tern_run_attempt *a, const char *id)
+{
+    struct tern_ledger_rows runs = {0}, attempts = {0};
+    struct tern_err err = {0};
+    struct tern_ledger *l = tern_ledger_open_run(a->o->recipe->ledger.dir, id, &err);
+    bool ours = false;
+
+    if (!l || tern_ledger_runs(l, &runs, &err) < 0 || tern_ledger_attempts(l, &attempts, &err) < 0)
+        tern_warn("%s", err.text);
+    else if (runs.n == 0)
+        ours = true; /* its attempts left no record of it */
+    else
+        ours = runs.runs[0].name && strcmp(runs.runs[0].name, a->o->recipe->name) == 0 &&
+               runs.runs[0].recipe_path && strcmp(runs.runs[0].recipe_path, a->o->recipe_path) == 0;
+    for (size_t i = 0; i < attempts.n && ours; i++)
+        ours = !tern_run_lives(a, &attempts.attempts[i]);
+    tern_ledger_rows_free(&runs);
+    tern_ledger_rows_free(&attempts);
+    tern_ledger_close(l);
+    return ours;
+}
+
+int tern_run_comment_choose(struct tern_run_attempt *a, const char *text, struct tern_err *err)
+{
+    const struct comment c = read_comment(text);
+    const char *fresh = NULL; /* `tern submit` made it: no attempt has it yet */
+    unsigned last;
+
+    for (size_t i = 0; i < c.n; i++) {
+        if (tern_ledger_last_attempt(a->o->recipe->ledger.dir, c.id[i], &last, err) < 0)
+            return -1;
+        if (last == 0) {
+            fresh = fresh ? fresh : c.id[i];
+        } else if (is_ours(a, c.id[i])) {
+            memcpy(a->id, c.id[i], sizeof a->id);
+            return 0;
+        }
+    }
+    if (fresh)
+        memcpy(a->id, fresh, sizeof a->id);
+    return 0;
 }
 
 void tern_run_identify_job(const struct tern_run_attempt *a)
 {
     struct tern_slurm_job *job = NULL;
     struct tern_err err = {0};
-    char id[TERN_ULID_SIZE];
 
     if (!a->place.slurm)
         return;
@@ -41,14 +112,10 @@ void tern_run_identify_job(const struct tern_run_attempt *a)
         tern_warn("%s", err.text);
         return;
     }
-    bool has = id_in_comment(job->comment, id);
-    if (!has || strcmp(id, a->id) != 0) {
-        const char *rest = has ? job->comment + TERN_ULID_SIZE - 1 : job->comment;
-        char *text = tern_strf("%s%s%s", a->id, *rest && *rest != ' ' ? " " : "", rest);
-        if (tern_slurm_job_set_comment(a->place.job, text, &err) < 0)
-            tern_warn("%s", err.text);
-        free(text);
-    }
+    char *text = tern_run_comment_with(job->comment, a->id);
+    if (strcmp(text, job->comment) != 0 && tern_slurm_job_set_comment(a->place.job, text, &err) < 0)
+        tern_warn("%s", err.text);
+    free(text);
     if (job->end > 0)
         tern_run_pace_tell(a->o->recipe, a->id,
                            a->place.nodes * tern_run_workers(a->o->recipe, &a->place),
@@ -56,7 +123,7 @@ void tern_run_identify_job(const struct tern_run_attempt *a)
     tern_slurm_job_free(job);
 }
 
-/* A workload without checkpoint.dir is identified by the job. */
+/* A workload without checkpoint.dir is identified by the job, of which several recipes may run. */
 static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
 {
     struct tern_slurm_job *job = NULL;
@@ -69,8 +136,10 @@ static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
     if (!known && a->place.slurm) {
         if (tern_slurm_job_load(a->place.job, &job, err) < 0)
             return -1;
-        id_in_comment(job->comment, a->id);
+        const int rc = tern_run_comment_choose(a, job->comment, err);
         tern_slurm_job_free(job);
+        if (rc < 0)
+            return -1;
     }
     if (tern_ledger_last_attempt(a->o->recipe->ledger.dir, a->id, &last, err) < 0)
         return -1;

@@ -8,17 +8,20 @@
 #include "core/run/pace.h"
 #include "core/slurm/slurm.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     LONGEST_WARN_S = 3600,
     MOVED_S = 60, /* later than the end for which the ranks were stopped: there is time to go on */
     ASK_S = 120,  /* SlurmctldTimeout: after that a second controller answers */
+    ALIVE_S = 3 * TERN_CKPT_HEARTBEAT_S, /* an attempt elsewhere with a later heartbeat lives */
 };
 
 /* ------------------------------------------------------------------ the job's time is up */
@@ -241,6 +244,17 @@ static bool find_down(const char *list, char *to, size_t size)
     return *to;
 }
 
+bool tern_run_lives(const struct tern_run_attempt *a, const struct tern_ledger_attempt *other)
+{
+    if (other->outcome || !a->place.slurm || other->job_id != a->place.job ||
+        other->restart_count != a->place.restarts || other->pid <= 0)
+        return false;
+    if (other->host && strcmp(other->host, a->place.host) == 0)
+        return other->pid != getpid() && (kill((pid_t)other->pid, 0) == 0 || errno == EPERM);
+    const double silent = tern_ledger_silence(a->o->recipe->ledger.dir, other->run_id);
+    return silent > 0 && silent < ALIVE_S;
+}
+
 static void close_one(const struct tern_run_attempt *a, const struct tern_ledger_attempt *old)
 {
     struct tern_ledger_end end = {.outcome = "killed", .exit_code = TERN_TEMPFAIL};
@@ -282,7 +296,7 @@ void tern_run_close_earlier(const struct tern_run_attempt *a)
         tern_warn("%s", err.text);
     for (size_t i = 0; i < rows.n; i++)
         if (rows.attempts[i].attempt < a->number && !rows.attempts[i].outcome &&
-            rows.attempts[i].begin_ns)
+            rows.attempts[i].begin_ns && !tern_run_lives(a, &rows.attempts[i]))
             close_one(a, &rows.attempts[i]);
     tern_ledger_rows_free(&rows);
     tern_ledger_close(l);

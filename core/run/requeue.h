@@ -14,8 +14,13 @@
  * any other end do nothing. */
 void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result);
 
+/* Is it an attempt of this job that is still at work beside this one?  Its process is looked for on
+ * this host; on another one, its heartbeat counts. */
+bool tern_run_lives(const struct tern_run_attempt *a, const struct tern_ledger_attempt *other);
+
 /* When an earlier attempt has no end in the ledger, its supervisor was lost, with its node or
- * without.  Record its end: node_fail, requeued or killed, with the cause. */
+ * without.  Record its end: node_fail, requeued or killed, with the cause.  One
+ * that lives is left alone. */
 void tern_run_close_earlier(const struct tern_run_attempt *a);
 
 /* The cause of such an end begins with this; the attempt uses up a restart. */

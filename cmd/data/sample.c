@@ -91,11 +91,11 @@ static int open_text(struct printer *p, struct tern_err *err)
 {
     const struct tern_recipe *r = p->recipe;
     const size_t n = (size_t)r->batch.seq_len;
-    const char *path = tokenizer            ? tokenizer
-                       : r->model.tokenizer ? r->model.tokenizer
-                                            : r->model.from;
+    char *from = tern_inputs_model_from(r);
+    const char *path = tokenizer ? tokenizer : r->model.tokenizer ? r->model.tokenizer : from;
 
     p->tokenizer = data_load_tokenizer(path, err);
+    free(from);
     p->tokens = tern_alloc(n + 1, sizeof *p->tokens, "a row", err);
     p->mask = tern_alloc(n, 1, "a row", err);
     return p->tokenizer && p->tokens && p->mask ? 0 : -1;

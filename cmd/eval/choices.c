@@ -162,26 +162,15 @@ static int encode(const char *tokenizer, size_t max, struct choices_set *s, stru
     return rc;
 }
 
-/* A folder's "latest" and "best" stand for a checkpoint; malloc'ed. */
-static char *folder_of(const char *model, struct tern_err *err)
-{
-    char *path = NULL;
-
-    if (!tern_str_ends(model, "/latest") && !tern_str_ends(model, "/best"))
-        return tern_strdup(model);
-    tern_ckpt_resolve(model, &path, err);
-    return path;
-}
-
 int eval_choices(struct eval_job *j, const char *model, const struct tern_fabric_options *fabric,
                  struct tern_err *err)
 {
     struct tern_infer_source from = {0};
     struct choices_set s = {0};
-    char *path = folder_of(model, err);
+    char *path = NULL;
     int rc = -1;
 
-    if (!path || tern_infer_open(path, &from, err) < 0)
+    if (tern_ckpt_resolve(model, &path, err) < 0 || tern_infer_open(path, &from, err) < 0)
         goto out;
     if (encode(eval.tokenizer ? eval.tokenizer : path, (size_t)from.config.max_position, &s, err) <
             0 ||

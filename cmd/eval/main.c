@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/progress.h"
 #include "core/base/str.h"
+#include "core/inputs/inputs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,14 +62,12 @@ static int evaluate(const struct eval_job *j, const char *path, struct tern_infe
 /* The path of --checkpoint, malloc'ed. */
 static char *resolve(const struct tern_recipe *r, struct tern_err *err)
 {
-    bool word = strcmp(eval.checkpoint, "latest") == 0 || strcmp(eval.checkpoint, "best") == 0;
+    const bool word =
+        strcmp(eval.checkpoint, "latest") == 0 || strcmp(eval.checkpoint, "best") == 0;
     char *path = NULL, *typed = word ? tern_fs_join(r->checkpoint.dir, eval.checkpoint)
                                      : tern_strdup(eval.checkpoint);
 
-    if (tern_str_ends(typed, "/latest") || tern_str_ends(typed, "/best"))
-        tern_ckpt_resolve(typed, &path, err);
-    else
-        path = tern_strdup(typed);
+    tern_ckpt_resolve(typed, &path, err);
     free(typed);
     return path;
 }
@@ -142,13 +141,15 @@ static int eval_one(struct eval_job *j, struct tern_err *err)
     struct tern_infer_eval *before = tern_alloc(j->n_sets, sizeof *before, "results", err);
     struct tern_infer_eval *after = tern_alloc(j->n_sets, sizeof *after, "results", err);
     char *path = before && after ? agree_on_path(r, j->world, err) : NULL;
-    bool compare = !eval.only && r->model.from && tern_fs_exists(r->model.from);
+    char *from = eval.only ? NULL : tern_inputs_model_from(r);
+    const bool compare = from && tern_fs_exists(from);
     int rc = -1;
 
-    if (path && (!compare || evaluate(j, r->model.from, before, err) == 0) &&
+    if (path && (!compare || evaluate(j, from, before, err) == 0) &&
         evaluate(j, path, after, err) == 0)
         rc = eval_job_first(j) ? print(j, compare ? before : NULL, after, path, err) : 0;
     free(path);
+    free(from);
     free(before);
     free(after);
     return rc;

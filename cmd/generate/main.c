@@ -111,12 +111,11 @@ static int check_options(struct tern_err *err)
 /* The folder of checkpoints means its newest one.  malloc'ed. */
 static char *locate(const char *typed, struct tern_err *err)
 {
-    const bool word = tern_str_ends(typed, "/latest") || tern_str_ends(typed, "/best");
     struct stat st;
     char *path = NULL;
     uint64_t step;
 
-    if (word) {
+    if (tern_ckpt_is_word(typed)) {
         tern_ckpt_resolve(typed, &path, err);
         return path;
     }

@@ -92,8 +92,7 @@ static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
 
     if (!r->model.from)
         return tern_model_config_load(r->model.config, c, err);
-    if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
-                                                : (at = tern_strdup(r->model.from)) == NULL)
+    if (tern_ckpt_resolve(r->model.from, &at, err) < 0)
         return -1;
     int rc = tern_convert_config(at, c, err);
     free(at);

@@ -46,7 +46,7 @@ static int check_model(const struct tern_recipe *r, bool submission,
         return tern_model_config_load(r->model.config, config, err) < 0
                    ? tern_inputs_at_line(r, "model.config", err)
                    : 1;
-    if (tern_str_ends(from, "/latest"))
+    if (tern_ckpt_is_word(from))
         return 0; /* which step that is turns up when it starts */
     if (!tern_fs_exists(from)) {
         if (submission && r->model.pending)

@@ -330,9 +330,12 @@ json_t *tern_ckpt_after_read(const char *dir, const char *digest);
  * the same: their training would be ignored silently. */
 int tern_ckpt_may_begin(const char *dir, struct tern_err *err);
 
-/* Resolve what a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": of a run with
- * evaluate.stop that of its best evaluation, or the newest before that, as the newest checkpoint
- * knows it.  *path is malloc'ed. */
+/* Is what a user typed "DIR/latest" or "DIR/best", and no file or folder of that name?  It stands
+ * for a checkpoint in DIR then, which may be another one later. */
+bool tern_ckpt_is_word(const char *typed);
+/* Resolve what a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": that of the best
+ * evaluation of evaluate.stop's held-out set, else of the first one, or the newest before that, as
+ * the newest checkpoint knows it.  Any other path stays as it is.  *path is malloc'ed. */
 int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err);
 
 /* ------------------------------------------------------------------ load */

@@ -370,13 +370,19 @@ static int find_best(const char *dir, char **path, struct tern_err *err)
     return 0;
 }
 
-int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
+bool tern_ckpt_is_word(const char *typed)
 {
     const char *word = tern_fs_basename(typed);
-    bool best = strcmp(word, "best") == 0;
+
+    return (strcmp(word, "latest") == 0 || strcmp(word, "best") == 0) && !tern_fs_exists(typed);
+}
+
+int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
+{
+    const bool best = strcmp(tern_fs_basename(typed), "best") == 0;
     uint64_t step;
 
-    if ((!best && strcmp(word, "latest") != 0) || tern_fs_exists(typed)) {
+    if (!tern_ckpt_is_word(typed)) {
         *path = tern_strdup(typed);
         return 0;
     }

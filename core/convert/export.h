@@ -108,9 +108,9 @@ int tern_convert_complete_tokenizer(const struct tern_convert_export *x, struct 
 
 /* ---- merge.c ---- */
 
-/* The weights that adapters are put into: of a checkpoint of ours (DIR/latest, too), whose arrays
- * begin with *ret_prefix, or what tern_convert_open takes.  NULL with `err`, also for a checkpoint
- * that has adapters. */
+/* The weights that adapters are put into: of a checkpoint of ours (DIR/latest and DIR/best, too),
+ * whose arrays begin with *ret_prefix, or what tern_convert_open takes.  NULL with `err`, also for
+ * a checkpoint that has adapters. */
 struct tern_ckpt *tern_convert_open_base(const char *path, const char **ret_prefix,
                                          struct tern_err *err);
 

@@ -118,9 +118,7 @@ int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern
     struct tern_infer_source s = {0};
     char *at = NULL;
 
-    if (tern_str_ends(path, "/latest") || tern_str_ends(path, "/best")
-            ? tern_ckpt_resolve(path, &at, err) < 0
-            : (at = tern_strdup(path)) == NULL)
+    if (tern_ckpt_resolve(path, &at, err) < 0)
         return -1;
     bool ours = tern_ckpt_is_ours(at);
     s.prefix = ours ? "model/" : "";

@@ -1,7 +1,7 @@
 /* A trained model put to use: weights from disk into memory, and perplexity.
  *
  * Weights come from a Hugging Face folder or from a checkpoint of ours; a path that ends in
- * "/latest" is the newest verified checkpoint of that folder.
+ * "/latest" or "/best" is a checkpoint of that folder (tern_ckpt_resolve).
  */
 #ifndef TERN_INFER_INFER_H
 #define TERN_INFER_INFER_H
@@ -25,8 +25,8 @@ struct tern_infer_source {
     struct tern_model_adapters adapters; /* of a checkpoint that has some beside frozen weights */
 };
 
-/* `path`: a Hugging Face folder, a checkpoint, or DIR/latest.  Checks that every tensor of the
- * config is there with its shape; the error names the first that is not. */
+/* `path`: a Hugging Face folder, a checkpoint, DIR/latest or DIR/best.  Checks that every tensor of
+ * the config is there with its shape; the error names the first that is not. */
 int tern_infer_open(const char *path, struct tern_infer_source *ret_source, struct tern_err *err);
 void tern_infer_close(struct tern_infer_source *s);
 

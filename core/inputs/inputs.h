@@ -81,6 +81,9 @@ int tern_inputs_at_line(const struct tern_recipe *r, const char *key, struct ter
  * lets all but the last pass.  A field that `meta` lacks is not compared. */
 int tern_inputs_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
                          struct tern_err *err);
+/* Where the recipe's model.from is: of DIR/latest or DIR/best the checkpoint that it is now.
+ * Malloc'ed; NULL where the recipe names none, or DIR has none yet. */
+char *tern_inputs_model_from(const struct tern_recipe *r);
 /* What a checkpoint's meta keeps as "model": the config that the recipe names now, a new reference;
  * null when there is none to compare with. */
 json_t *tern_inputs_model(const struct tern_recipe *r);

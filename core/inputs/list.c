@@ -125,15 +125,19 @@ static void add_model(struct list *l, const char *from)
 int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *out, struct tern_err *err)
 {
     struct list l = {0};
+    char *from = tern_inputs_model_from(r);
 
     size_t n_sets = r->data.held_out.n;
     for (size_t k = 0; k < r->data.n_stages; k++)
         n_sets += r->data.stages[k].train.n;
     l.v = tern_alloc(n_sets + INPUTS_MAX, sizeof *l.v, "a recipe's inputs", err);
-    if (!l.v)
+    if (!l.v) {
+        free(from);
         return -1;
-    if (r->model.from)
-        add_model(&l, r->model.from);
+    }
+    if (from)
+        add_model(&l, from);
+    free(from);
     if (r->model.config)
         add_file(&l, "model.config", r->model.config);
     for (size_t k = 0; k < r->data.n_stages; k++)

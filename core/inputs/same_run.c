@@ -29,17 +29,25 @@ static int same_identity(const struct tern_recipe *r, const char *path, const ch
 /* ---------------------------------------------------------------- the model */
 
 /* 1 with *c, 0 when there is no model any more where the recipe names one, or it is another's
- * newest checkpoint; -1 when it cannot be read. */
+ * newest or best checkpoint; -1 when it cannot be read. */
 static int named_model(const struct tern_recipe *r, struct tern_model_config *c,
                        struct tern_err *err)
 {
     const char *from = r->model.from;
 
-    if (from && tern_str_ends(from, "/latest"))
+    if (from && tern_ckpt_is_word(from))
         return 0;
     if (from ? !tern_convert_has_config(from) : !tern_fs_exists(r->model.config))
         return 0;
     return tern_convert_config(from ? from : r->model.config, c, err) < 0 ? -1 : 1;
+}
+
+char *tern_inputs_model_from(const struct tern_recipe *r)
+{
+    char *at = NULL;
+    struct tern_err err;
+
+    return r->model.from && tern_ckpt_resolve(r->model.from, &at, &err) == 0 ? at : NULL;
 }
 
 json_t *tern_inputs_model(const struct tern_recipe *r)

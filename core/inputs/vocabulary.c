@@ -33,16 +33,9 @@ static void name_by_json(struct tern_inputs_vocabulary *v, const char *path)
 }
 
 /* The tokenizer beside the model, where there is one that we read, names the vocabulary. */
-int tern_inputs_vocabulary_find(const struct tern_recipe *r, struct tern_inputs_vocabulary *v,
-                                struct tern_err *err)
+static int find_in(const struct tern_recipe *r, const char *where, struct tern_inputs_vocabulary *v,
+                   struct tern_err *err)
 {
-    const char *where = r->model.tokenizer ? r->model.tokenizer : r->model.from;
-
-    if (!where || !tern_fs_exists(where)) {
-        if (r->model.tokenizer)
-            return tern_recipe_fail(r, "model.tokenizer", err, "'%s' does not exist.", where);
-        return 0;
-    }
     char *inside = tern_fs_join(where, "tokenizer.model"),
          *json = tern_fs_join(where, "tokenizer.json");
     const bool model = tern_str_ends(where, ".model") || tern_fs_exists(inside);
@@ -61,6 +54,20 @@ int tern_inputs_vocabulary_find(const struct tern_recipe *r, struct tern_inputs_
     v->n_hashes = 1;
     tern_token_free(t);
     return 0;
+}
+
+int tern_inputs_vocabulary_find(const struct tern_recipe *r, struct tern_inputs_vocabulary *v,
+                                struct tern_err *err)
+{
+    char *where = r->model.tokenizer ? tern_strdup(r->model.tokenizer) : tern_inputs_model_from(r);
+    int rc = 0;
+
+    if (where && tern_fs_exists(where))
+        rc = find_in(r, where, v, err);
+    else if (r->model.tokenizer)
+        rc = tern_recipe_fail(r, "model.tokenizer", err, "'%s' does not exist.", where);
+    free(where);
+    return rc;
 }
 
 /* Without a tokenizer whose vocabulary has a name only sizes can be compared.  A model may have
@@ -134,7 +141,6 @@ int tern_inputs_vocabulary_compare(const struct tern_recipe *r,
 
 int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *err)
 {
-    const char *model = r->model.from ? r->model.from : r->model.config;
     struct tern_inputs_vocabulary v = {0};
 
     /* A run that goes on does so without the model that it began with. */
@@ -142,6 +148,9 @@ int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *e
         return 0;
     if (tern_inputs_vocabulary_find(r, &v, err) < 0)
         return -1;
+    char *from = tern_inputs_model_from(r);
+    const char *model = from ? from : r->model.config;
     v.have_config = model && tern_convert_config(model, &v.config, NULL) == 0;
+    free(from);
     return tern_inputs_vocabulary_compare(r, &v, err);
 }

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/inputs/inputs.h"
 #include "core/run/environ.h"
 
 #include <ctype.h>
@@ -141,20 +142,21 @@ static void add_words(struct tern_buf *b, const char *what, char *const *words)
 
 static int add_model(struct tern_buf *b, const struct tern_recipe *r, struct tern_err *err)
 {
-    char hex[TERN_SHA256_HEX], *path = NULL;
+    char hex[TERN_SHA256_HEX], *path = NULL, *from = NULL;
     uint8_t digest[TERN_SHA256_BYTES];
     int rc = 0;
 
     if (r->model.config)
         path = tern_strdup(r->model.config);
-    else if (r->model.from)
-        path = tern_strf("%s/config.json", r->model.from);
+    else if ((from = tern_inputs_model_from(r)))
+        path = tern_strf("%s/config.json", from);
     if (path && tern_fs_exists(path)) {
         rc = tern_sha256_file(path, digest, err);
         if (rc == 0)
             tern_buf_printf(b, "config.json %s\n", tern_hex(hex, digest, sizeof digest));
     }
     free(path);
+    free(from);
     return rc;
 }
 

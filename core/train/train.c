@@ -108,7 +108,8 @@ static void log_beginning(struct train *t)
         tern_info("going on after step %" PRIu64 " from %s", t->progress.step,
                   t->checkpoint.resumed_from);
     else
-        tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
+        tern_info("beginning from %s", /* of DIR/latest: the checkpoint that it was */
+                  r->model.from ? t->checkpoint.files_dir : "random weights");
     snprintf(peak, sizeof peak, "%.1f", t->meter.peak * 1e-9);
     snprintf(step, sizeof step, "%" PRIu64, t->progress.step);
     snprintf(steps, sizeof steps, "%" PRId64, r->steps);

@@ -462,9 +462,13 @@ struct tern_ckpt_prune_how {
     void *ctx;
 };
 
-/* Deletes the good checkpoints that `how` does not keep, old trash, and, with a lease, the
- * temporary folders of its attempt and of those before: no save of the attempt may be writing.
- * Broken and bad ones are kept for people.  Deletion renames first, so that a half-deleted
+/* Does a symbolic link in the same folder lead to checkpoint `path`?  Somebody has given it a name.
+ * If the folder cannot be read: yes. */
+bool tern_ckpt_is_linked(const char *path);
+
+/* Deletes the good checkpoints that `how` does not keep and no link names, old trash, and, with a
+ * lease, the temporary folders of its attempt and of those before: no save of the attempt may be
+ * writing. Broken and bad ones are kept for people.  Deletion renames first, so that a half-deleted
  * checkpoint has no checkpoint's name.  The lease is checked and renewed before each of them.  One
  * that cannot be removed holds up no other: the first error is returned in the end.  *removed (may
  * be NULL): checkpoints, also on an error. */

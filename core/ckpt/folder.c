@@ -335,6 +335,30 @@ json_t *tern_ckpt_after_read(const char *dir, const char *digest)
     return after;
 }
 
+/* There is no checkpoint of the best evaluation, that of step `best`, nor one before it. */
+static int fail_best(const char *dir, int64_t best, json_t *meta, struct tern_err *err)
+{
+    json_t *from = json_object_get(meta, "model_from"); /* not in those of 0.3 */
+
+    if (best < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: no best evaluation is recorded: its run has no data.held_out, or "
+                            "was not evaluated yet",
+                            dir);
+    if (best > 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: the best evaluation was at step %lld, and no checkpoint of that "
+                            "step or before it is there",
+                            dir, (long long)best);
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: the best evaluation was that of step 0, before any training: no "
+                        "checkpoint is as good as %s, which the run began with",
+                        dir,
+                        json_is_string(from) ? json_string_value(from)
+                        : json_is_null(from) ? "the random weights"
+                                             : "the model");
+}
+
 /* From the newest one, *path, to that of the best evaluation, by its meta or a later
  * evaluation. */
 static int find_best(const char *dir, char **path, struct tern_err *err)
@@ -347,21 +371,16 @@ static int find_best(const char *dir, char **path, struct tern_err *err)
     json_t *after = tern_ckpt_after_read(dir, tern_ckpt_digest(c));
     json_t *stop = json_object_get(after ? after : tern_ckpt_meta(c), "stop");
     json_t *best = json_object_get(stop, "best_step");
-    int64_t at = json_is_integer(best) ? json_integer_value(best) : -1;
+    const int64_t at = json_is_integer(best) ? json_integer_value(best) : -1;
     json_decref(after);
-    tern_ckpt_close(c);
-    if (at < 0)
-        return tern_err_set(
-            err, TERN_USAGE,
-            "%s: no best evaluation is recorded: its run has no evaluate.stop, or was not "
-            "evaluated yet",
-            dir);
     free(*path);
-    if (find_until(dir, (uint64_t)at, path, &step, err) < 0)
+    *path = NULL;
+    int rc = at < 0 ? 0 : find_until(dir, (uint64_t)at, path, &step, err);
+    if (rc == 0 && !*path)
+        rc = fail_best(dir, at, tern_ckpt_meta(c), err);
+    tern_ckpt_close(c);
+    if (rc < 0)
         return -1;
-    if (!*path)
-        return tern_err_set(err, TERN_USAGE, "%s: the checkpoint of step %lld, the best, is gone",
-                            dir, (long long)at);
     if (step != (uint64_t)at)
         tern_warn(
             "%s: the best evaluation was at step %lld, and step %llu is the newest checkpoint "

@@ -8,8 +8,10 @@
 #include "core/base/str.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
@@ -95,11 +97,47 @@ static bool is_good(const char *dir, const struct tern_ckpt_name *m)
     return c != NULL;
 }
 
+/* Two names of one folder. */
+static bool leads_to(const char *link, const struct stat *there)
+{
+    struct stat own, to;
+
+    return TERN_AGAIN(lstat(link, &own)) == 0 && S_ISLNK(own.st_mode) &&
+           TERN_AGAIN(stat(link, &to)) == 0 && to.st_dev == there->st_dev &&
+           to.st_ino == there->st_ino;
+}
+
+bool tern_ckpt_is_linked(const char *path)
+{
+    char *dir = tern_fs_dirname(path);
+    struct stat there;
+    DIR *d = NULL;
+    bool is = false;
+
+    if (TERN_AGAIN(stat(path, &there)) < 0)
+        is = errno != ENOENT;
+    else
+        is = !(d = TERN_AGAIN_PTR(opendir(dir)));
+    errno = 0;
+    for (struct dirent *e; d && !is && (errno = 0, e = readdir(d));) {
+        if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
+            continue;
+        char *link = tern_fs_join(dir, e->d_name);
+        is = leads_to(link, &there);
+        free(link);
+    }
+    is = is || (d && errno);
+    if (d)
+        closedir(d);
+    free(dir);
+    return is;
+}
+
 static bool is_kept(const char *dir, const struct tern_ckpt_name *m,
                     const struct tern_ckpt_prune_how *how)
 {
     char *path = tern_fs_join(dir, m->text);
-    const bool is = how->kept && strcmp(path, how->kept) == 0;
+    const bool is = (how->kept && strcmp(path, how->kept) == 0) || tern_ckpt_is_linked(path);
 
     free(path);
     return is;

@@ -89,7 +89,7 @@ void tern_retain_prune(struct tern_retain_look *k)
     if (step && may && drop) {
         tern_retain_external_choose(step, may, k->n, k->o.keep, k->o.keep_every, drop);
         for (size_t i = 0; i < k->n; i++)
-            if (drop[i])
+            if (drop[i] && !tern_ckpt_is_linked(k->item[i].r.path))
                 prune_one(k, &k->item[i]);
         for (size_t i = k->n; i-- > 0;)
             if (k->item[i].r.deleted)

@@ -169,7 +169,7 @@ static json_t *describe(const struct train *t)
     json_t *meta = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:s, "
         "s:o, "
-        "s:o, s:o, s:o, s:I, s:O?}",
+        "s:o, s:o, s:o, s:I, s:O?, s:s?}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
         (json_int_t)at->step, "sample", (json_int_t)at->sample, "optimizer_step",
         (json_int_t)at->updates, "evaluated", at->evaluated, "seed", (json_int_t)r->data.seed,
@@ -178,7 +178,7 @@ static json_t *describe(const struct train *t)
         json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
         tern_train_guard_save(&at->guard), "stop", tern_train_stop_save(&at->stop_rule), "ended",
         at->ended ? tern_train_stop_describe(&at->stop_rule) : json_null(), "data", data(t),
-        "steps", (json_int_t)r->steps, "model", t->checkpoint.model);
+        "steps", (json_int_t)r->steps, "model", t->checkpoint.model, "model_from", r->model.from);
     free(config);
     return meta;
 }

@@ -12,9 +12,14 @@ static const double ROUNDING = 1e-6;
 
 void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_recipe *r)
 {
+    const struct tern_recipe_sets *sets = &r->data.held_out;
+    const char *metric = r->evaluate.stop.metric;
+
     *s = (struct tern_train_stop_rule){
-        .metric = r->evaluate.stop.metric,
-        .patience = r->evaluate.stop.patience,
+        .metric = metric    ? metric
+                  : sets->n ? sets->sets[0].name
+                            : NULL,
+        .patience = metric ? r->evaluate.stop.patience : 0,
         .best = INFINITY,
         .best_step = -1,
         .last_step = -1,
@@ -38,7 +43,7 @@ void tern_train_stop_see(struct tern_train_stop_rule *s, const char *name, int64
 
 bool tern_train_stop_is_over(const struct tern_train_stop_rule *s)
 {
-    return s->metric && s->since >= s->patience;
+    return s->patience > 0 && s->since >= s->patience;
 }
 
 json_t *tern_train_stop_describe(const struct tern_train_stop_rule *s)

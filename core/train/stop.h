@@ -1,4 +1,7 @@
-/* evaluate.stop: the end of a run whose held-out loss gets no better.
+/* The best evaluation, and evaluate.stop: the end of a run whose held-out loss gets no better.
+ *
+ * Without evaluate.stop the first held-out set says which evaluation is the best: its checkpoint is
+ * kept (checkpoints/best), and the run goes to its end.
  *
  * Every rank sees the same evaluations and decides the same; the rule's state goes through
  * checkpoints.
@@ -12,12 +15,12 @@
 #include "core/recipe/recipe.h"
 
 struct tern_train_stop_rule {
-    const char *metric; /* the recipe's; NULL: the run goes to its end */
-    int64_t patience;
-    double best;       /* loss a token; infinity before the first evaluation */
-    int64_t best_step; /* -1 before it */
-    int64_t last_step; /* the newest evaluation's */
-    int64_t since;     /* evaluations after the best one */
+    const char *metric; /* the recipe's, or its first held-out set; NULL: it has none */
+    int64_t patience;   /* 0: the run goes to its end */
+    double best;        /* loss a token; infinity before the first evaluation */
+    int64_t best_step;  /* -1 before it */
+    int64_t last_step;  /* the newest evaluation's */
+    int64_t since;      /* evaluations after the best one */
 };
 
 void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_recipe *r);

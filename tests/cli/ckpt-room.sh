@@ -41,6 +41,13 @@ run tern ckpt prune --keep-every -1 run; status 2; one_line
 run tern ckpt prune nowhere; status 2; one_line; [ ! -e nowhere ]; ok $? "a folder that is not there is not made"
 run tern ckpt prune run/step-00000050; status 2; one_line
 
+# ---- names that people give
+cp -r run named; (cd named && ln -s step-00000020 gold && ln -s "$WORK/named/step-00000040" paper && ln -s step-00000070 nothing && ln -s other elsewhere)
+run tern ckpt prune -n --keep 2 named; status 0; out_has 'nothing would go' "a dry run knows links, too"
+"$T" save named 80 2 hf; run tern ckpt prune --keep 2 named; status 0; out_has 'nothing is to be removed'
+"$T" save named 90 2 hf; run tern ckpt prune --keep 2 named; status 0; is "$(cd named && echo step-*)" "step-00000020 step-00000040 step-00000060.bad-1 step-00000080 step-00000090" "those that a symbolic link beside them leads to stay, by a path or by a name"
+rm named/gold; run tern ckpt prune --keep 2 named; status 0; is "$(cd named && echo step-*)" "step-00000040 step-00000060.bad-1 step-00000080 step-00000090" "one whose link was removed goes"
+
 # ---- beside a run that goes on
 "$T" loop live 1 hf >loop.out 2>&1 & pid=$!
 until_true grep -q '^saved 2$' loop.out

@@ -177,6 +177,37 @@ static void stops(void)
     tern_train_stop_see(&s, "a", 1, 1);
     tern_train_stop_see(&s, "a", 2, 2);
     ok(!tern_train_stop_is_over(&s), "without a rule no run ends early");
+    ok(s.best_step == -1, "without a held-out set no step is the best");
+}
+
+/* Without evaluate.stop the first held-out set says which step is the best. */
+static void first_set(void)
+{
+    struct tern_recipe_set sets[] = {{.name = "a"}, {.name = "b"}};
+    struct tern_recipe r = {0};
+    struct tern_train_stop_rule s, later;
+
+    r.data.held_out.sets = sets;
+    r.data.held_out.n = 2;
+    tern_train_stop_init(&s, &r);
+    tern_train_stop_see(&s, "a", 0, 5);
+    tern_train_stop_see(&s, "b", 0, 5);
+    tern_train_stop_see(&s, "a", 10, 4);
+    tern_train_stop_see(&s, "b", 10, 6);
+    for (int64_t step = 20; step <= 90; step += 10) {
+        tern_train_stop_see(&s, "a", step, 4.5);
+        tern_train_stop_see(&s, "b", step, 1);
+    }
+    ok(s.best_step == 10, "without evaluate.stop the first held-out set says which step is best");
+    ok(!tern_train_stop_is_over(&s), "without evaluate.stop the run goes to its end");
+    json_t *j = tern_train_stop_save(&s);
+    r.evaluate.stop.metric = sets[0].name;
+    r.evaluate.stop.patience = 9;
+    tern_train_stop_init(&later, &r);
+    tern_train_stop_load(&later, j);
+    ok(later.best_step == 10 && !tern_train_stop_is_over(&later),
+       "evaluate.stop that comes later knows the best step before it");
+    json_decref(j);
 }
 
 /* checkpoint.every: auto. */
@@ -216,6 +247,7 @@ int main(void)
     spikes();
     kept();
     stops();
+    first_set();
     interval();
     return tap_done();
 }

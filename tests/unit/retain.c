@@ -350,6 +350,7 @@ static void registered(void)
     ok(!tern_fs_exists("reg/at-10") && tern_fs_exists("reg/at-20") && tern_fs_exists("reg/best") &&
            tern_fs_exists("reg/base-1") && tern_fs_exists("reg/at-10.new"),
        "folders from before the run, or without a step in the name, are not pruned");
+    ok(symlink("at-30", "reg/gold") == 0, "a person names one of them by a link");
     tell(s, 20, "reg/at-20");
     checkpoint("reg/at-40", "x");
     checkpoint("reg/at-50", "x");
@@ -359,9 +360,9 @@ static void registered(void)
     tell(s, 50, "reg/at-50");
     keep(&o);
     is(rows("reg/"),
-       "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 deleted, 40 deleted, "
+       "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 verified, 40 deleted, "
        "50 verified, 60 verified",
-       "a folder that holds another checkpoint is not pruned");
+       "a folder that holds another checkpoint, or that a link names, is not pruned");
     tern_ledger_spool_close(s, NULL);
 }
 

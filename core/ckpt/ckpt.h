@@ -64,7 +64,7 @@ enum {
     TERN_CKPT_DIMS = 4,       /* weights have two at most; two to spare */
     TERN_CKPT_NAME_MAX = 255, /* bytes of an array's name */
     TERN_CKPT_ULID = 27,      /* a ULID's 26 characters and the NUL */
-    TERN_CKPT_KEPT = 4,       /* local checkpoints that a save keeps beside the newest */
+    TERN_CKPT_KEPT = 5,       /* local checkpoints that a save keeps beside the newest */
 };
 
 /* The manifest's name in a checkpoint's folder, and its largest size: 200 bytes a slice, a million

@@ -212,7 +212,9 @@ int tern_run_identify(struct tern_run_attempt *a, struct tern_err *err)
         return 0;
     if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
         return -1;
-    if (!a->resumed && tern_ckpt_may_begin(a->o->recipe->checkpoint.dir, err) < 0)
+    /* With checkpoint.local the nodes may have one: their ranks look first. */
+    if (!a->resumed && !a->o->recipe->checkpoint.local &&
+        tern_ckpt_may_begin(a->o->recipe->checkpoint.dir, err) < 0)
         return -1;
     a->resumed_step = (int64_t)step;
     return check_same_run(a, err);

@@ -2,7 +2,8 @@
  * next steps.
  *
  * One flush is under way at a time, of the newest checkpoint that all nodes have.  Those that come
- * while it lasts are passed over, but for the newest, and those that checkpoint.keep_every keeps.
+ * while it lasts are passed over, but for the newest, those that checkpoint.keep_every keeps, and
+ * that of the best evaluation, which stays on the nodes and is flushed next.
  * A save that fails on the nodes goes to checkpoint.dir at once.  At a start the newest checkpoint
  * that is complete on the nodes is flushed first, if checkpoint.dir has none as new. */
 #include "core/train/state.h"
@@ -12,7 +13,6 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/ckpt/local.h"
-#include "core/inputs/inputs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum { FAILURES_MAX = 3 }; /* in a row: the nodes' storage is not tried again */
 /* ------------------------------------------------------------------ the folder */
 
 /* One rank of each node works in the node's folder. */
-static bool leads(const struct train *t)
+bool tern_train_local_leads(const struct train *t)
 {
     return t->checkpoint.local.dir && tern_fabric_local_rank(t->options->fabric) == 0;
 }
@@ -57,7 +57,7 @@ int tern_train_local_open(struct train *t, struct tern_err *err)
 {
     struct train_local *l = &t->checkpoint.local;
 
-    *l = (struct train_local){.step = -1, .done = -1, .found = -1};
+    *l = (struct train_local){.step = -1, .done = -1, .first = -1, .found = -1};
     if (!t->recipe->checkpoint.local)
         return 0;
     if (tern_fabric_broadcast(t->world, t->run_id, sizeof t->run_id, TERN_U8, /* root= */ 0, err) <
@@ -83,7 +83,7 @@ void tern_train_local_trim(struct train *t)
     struct tern_err err = {0};
     size_t n = 0;
 
-    const int own = leads(t) ? tern_ckpt_local_check(dir, &err) : 0;
+    const int own = tern_train_local_leads(t) ? tern_ckpt_local_check(dir, &err) : 0;
     if (own < 0 || (own > 0 && tern_ckpt_list(dir, &have, &n, &err) < 0))
         tern_warn("%s", err.text);
     for (size_t i = 0; i < n; i++)
@@ -97,7 +97,7 @@ void tern_train_local_end(struct train *t)
 {
     struct tern_err err = {0};
 
-    if (!leads(t))
+    if (!tern_train_local_leads(t))
         return;
     const int own = tern_ckpt_local_check(t->checkpoint.local.dir, &err);
     if (own < 0 || (own > 0 && tern_fs_remove_tree(t->checkpoint.local.dir, &err) < 0))
@@ -109,7 +109,7 @@ void tern_train_local_end(struct train *t)
 
 /* ------------------------------------------------------------------ flush */
 
-static void say(struct train *t, const char *severity, const char *text)
+void tern_train_local_say(struct train *t, const char *severity, const char *text)
 {
     if (t->rank != 0)
         return;
@@ -162,7 +162,8 @@ static int advance_flush(struct train *t, struct tern_err *err)
     if (rc < 0)
         return -1;
     tern_train_record_save(t, &saved, TRAIN_FLUSHED);
-    if (leads(t) && tern_ckpt_local_mark(c->local.dir, c->publishing_step, &lost) < 0)
+    if (tern_train_local_leads(t) &&
+        tern_ckpt_local_mark(c->local.dir, c->publishing_step, &lost) < 0)
         tern_warn("%s", lost.text);
     return 1;
 }
@@ -180,12 +181,45 @@ static bool stays_for_good(const struct train *t, int64_t step)
     return every > 0 && step % every == 0;
 }
 
+/* Is `step` that of the best evaluation, if the next checkpoint is of step `next`? */
+static bool is_best(const struct train *t, int64_t step, int64_t next)
+{
+    const int64_t best = t->progress.stop_rule.best_step;
+
+    return step <= best && best < next;
+}
+
+/* Is the flush under way one that a newer checkpoint does not take the place of? */
+static bool flush_stays(const struct train *t)
+{
+    const struct train_local *l = &t->checkpoint.local;
+
+    const int64_t next = l->step > l->done ? l->step : (int64_t)t->progress.step;
+
+    return l->flush && (stays_for_good(t, l->done) || is_best(t, l->done, next));
+}
+
+/* The step to be flushed next, if it is newer than `done`. */
+static int64_t next_of(const struct train_local *l)
+{
+    return l->first > l->done ? l->first : l->step;
+}
+
+static int begin_next(struct train *t, bool background, struct tern_err *err)
+{
+    const struct train_local *l = &t->checkpoint.local;
+    const int64_t next = next_of(l);
+
+    return begin_flush(t, (uint64_t)next, next == l->first ? l->first_best : l->best,
+                       /* found= */ NULL, background, err);
+}
+
 /* A newer one takes the place of the flush under way.  Collective. */
 static int replace_flush(struct train *t, struct tern_err *err)
 {
     int rc = 0;
 
-    while (rc == 0 && t->checkpoint.local.flush && stays_for_good(t, t->checkpoint.local.done))
+    while (rc == 0 && flush_stays(t))
         rc = advance_flush(t, err);
     drop_flush(t);
     return rc < 0 ? -1 : 0;
@@ -222,9 +256,8 @@ int tern_train_local_go_on(struct train *t, struct tern_err *err)
     l->all_idle = false;
     /* A save to checkpoint.dir would lose its temporary folder to a flush that prunes. */
     const bool direct = t->checkpoint.saving && !t->checkpoint.saving_local;
-    if (!l->off && !l->flush && !direct && l->step > l->done &&
-        begin_flush(t, (uint64_t)l->step, l->best, /* found= */ NULL, /* background= */ true,
-                    &why) < 0)
+    if (!l->off && !l->flush && !direct && next_of(l) > l->done &&
+        begin_next(t, /* background= */ true, &why) < 0)
         return fail_flush(t, &why, err);
     return 0;
 }
@@ -234,28 +267,45 @@ bool tern_train_local_is_pending(const struct train *t)
     return t->checkpoint.local.flush || t->checkpoint.local.step > t->checkpoint.local.done;
 }
 
-int tern_train_local_finish(struct train *t, struct tern_err *err)
+/* Flush those until step `last` that are to be, and wait for it. */
+static int flush_until(struct train *t, int64_t last, struct tern_err *err)
 {
     struct train_local *l = &t->checkpoint.local;
-    int rc = 0;
 
-    if (l->flush && l->step > l->done && replace_flush(t, err) < 0)
+    if (l->flush && next_of(l) > l->done && replace_flush(t, err) < 0)
         return -1;
-    if (!l->flush && l->step > l->done)
-        rc = begin_flush(t, (uint64_t)l->step, l->best, /* found= */ NULL, /* background= */ false,
-                         err);
-    while (rc == 0 && l->flush)
-        rc = advance_flush(t, err);
-    return rc < 0 ? -1 : 0;
+    while (l->flush || (next_of(l) > l->done && next_of(l) <= last)) {
+        int rc = l->flush ? 0 : begin_next(t, /* background= */ false, err);
+        while (rc == 0 && l->flush)
+            rc = advance_flush(t, err);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int tern_train_local_finish(struct train *t, struct tern_err *err)
+{
+    return flush_until(t, t->checkpoint.local.step, err);
 }
 
 int tern_train_local_settle(struct train *t, struct tern_err *err)
 {
-    const struct train_local *l = &t->checkpoint.local;
+    struct train_local *l = &t->checkpoint.local;
+    const int64_t next = (int64_t)t->progress.step;
     struct tern_err why = {0};
 
-    if (l->step <= l->done || !stays_for_good(t, l->step))
+    if (!is_best(t, l->first, l->step)) /* a newer one is */
+        l->first = -1;
+    if (l->step <= l->done)
         return 0;
+    if (!stays_for_good(t, l->step)) {
+        if (is_best(t, l->step, next)) {
+            l->first = l->step;
+            l->first_best = l->best;
+        }
+        return 0;
+    }
     return tern_train_local_finish(t, &why) == 0 ? 0 : fail_flush(t, &why, err);
 }
 
@@ -275,12 +325,13 @@ void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved
 int tern_train_local_give_way(struct train *t, struct tern_err *err)
 {
     struct train_local *l = &t->checkpoint.local;
-    const bool drops = l->flush && !stays_for_good(t, l->done);
+    const bool drops = l->flush && !flush_stays(t);
     struct tern_err lost = {0};
 
-    l->owed = l->step > l->done || drops;
-    if (replace_flush(t, &lost) < 0 && fail_flush(t, &lost, err) < 0)
+    if ((replace_flush(t, &lost) < 0 || flush_until(t, l->first, &lost) < 0) &&
+        fail_flush(t, &lost, err) < 0)
         return -1;
+    l->owed = l->step > l->done || drops;
     l->done = l->step;
     return 0;
 }
@@ -304,7 +355,7 @@ int tern_train_local_redirect(struct train *t, const struct tern_err *why, struc
              "step %" PRIu64 " cannot be saved in checkpoint.local, and is saved in "
              "checkpoint.dir%s: %.900s",
              c->saving_step, c->local.off ? ", as all later ones of this attempt" : "", why->text);
-    say(t, "warn", text);
+    tern_train_local_say(t, "warn", text);
     if (tern_train_local_give_way(t, err) < 0)
         return -1;
     c->saving_local = false;
@@ -327,110 +378,12 @@ void tern_train_local_close(struct train *t)
     l->dir = NULL;
 }
 
-/* ------------------------------------------------------------------ at the start */
-
-/* The newest in checkpoint.dir, as rank 0 sees it. */
-struct shared {
-    struct train *t;
-    char *path; /* NULL: there is none */
-    uint64_t step;
-    struct tern_err refused; /* why the recipe is not that of a checkpoint on this node */
-};
-
-/* Was step `step` removed from checkpoint.dir by a person?  A damaged one is still there.  Where
- * all are gone, the whole folder is lost rather, and the nodes' copies are what is left. */
-static bool is_removed(const struct train *t, uint64_t step)
-{
-    struct tern_ckpt_entry *have = NULL;
-    size_t n = 0;
-    bool there = false, any = false;
-
-    if (tern_ckpt_list(t->recipe->checkpoint.dir, &have, &n, NULL) < 0)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        any |= have[i].state != TERN_CKPT_TEMP;
-        there |= have[i].step == step && have[i].state != TERN_CKPT_TEMP;
-    }
-    tern_ckpt_list_free(have, n);
-    return any && !there;
-}
-
-static int same_digest(const struct shared *s, const struct tern_ckpt *c, struct tern_err *err)
-{
-    struct tern_ckpt *theirs = tern_ckpt_open(s->path, err);
-    int rc = theirs ? 0 : -1;
-
-    if (rc == 0 && strcmp(tern_ckpt_digest(theirs), tern_ckpt_digest(c)) != 0)
-        rc = tern_err_set(err, TERN_FAILED, "%s is another checkpoint of that step", s->path);
-    tern_ckpt_close(theirs);
-    return rc;
-}
-
-static int may_take(void *ctx, const struct tern_ckpt *c, struct tern_err *err)
-{
-    struct shared *s = ctx;
-    struct train *t = s->t;
-    json_t *meta = tern_ckpt_meta(c);
-    const uint64_t step = tern_ckpt_step(c);
-    const char *run = json_string_value(json_object_get(meta, "run"));
-
-    if (s->path && step < s->step)
-        return 0;
-    if (!run || strcmp(run, t->run_id) != 0)
-        return tern_err_set(err, TERN_FAILED, "it is of another run");
-    if (tern_inputs_same_run(t->recipe, tern_ckpt_path(c), meta, t->options->accept, err) < 0) {
-        s->refused = *err;
-        return -1;
-    }
-    if (s->path && step == s->step && same_digest(s, c, err) < 0)
-        return -1;
-    if ((!s->path || step > s->step) && tern_ckpt_local_is_marked(tern_ckpt_path(c)) &&
-        is_removed(t, step))
-        return tern_err_set(err, TERN_FAILED, "it was in %s, and is not there any more",
-                            t->recipe->checkpoint.dir);
-    json_t *best = json_object_get(json_object_get(meta, "stop"), "best_step");
-    t->checkpoint.local.best = json_is_integer(best) ? json_integer_value(best) : -1;
-    return 1;
-}
-
-static void tell_level(struct train *t, const struct shared *s, bool flushed, double seconds)
-{
-    const struct train_local *l = &t->checkpoint.local;
-    const char *dir = t->recipe->checkpoint.dir;
-    char text[1200], had[64] = "none";
-
-    if (s->path)
-        snprintf(had, sizeof had, "step %" PRIu64, s->step);
-    if (flushed)
-        snprintf(text, sizeof text,
-                 "checkpoint level local: the nodes have step %" PRId64
-                 ", and %.800s has %s; it was copied there in %.1f s",
-                 l->found, dir, had, seconds);
-    else if (l->found >= 0)
-        snprintf(text, sizeof text,
-                 "checkpoint level local: the nodes have step %" PRId64
-                 ", the newest of %.800s, and each rank reads the files that its node has",
-                 l->found, dir);
-    else
-        snprintf(text, sizeof text,
-                 "checkpoint level shared: %.800s has %s, and none as new is complete on the nodes",
-                 dir, had);
-    if (l->found >= 0 || s->path)
-        say(t, "info", text);
-}
-
-/* Bring the one that was found.  1: it is published. */
-static int bring(struct train *t, const struct tern_ckpt_local *found, struct tern_err *err)
+int tern_train_local_bring(struct train *t, const struct tern_ckpt_local *found,
+                           struct tern_err *err)
 {
     struct tern_err why = {0};
-    char step[24];
-
-    /* Before it can be killed: the losses of earlier attempts count up to there. */
-    snprintf(step, sizeof step, "%" PRId64, t->checkpoint.local.found);
-    if (t->rank == 0 && tern_ledger_spool_param(t->spool, TERN_LEDGER_RESUMED, step, &why) == 0)
-        tern_ledger_spool_sync(t->spool, &why);
-    int rc = begin_flush(t, (uint64_t)t->checkpoint.local.found, t->checkpoint.local.best, found,
-                         /* background= */ false, &why);
+    int rc =
+        begin_flush(t, found->step, t->checkpoint.local.best, found, /* background= */ false, &why);
 
     while (rc == 0)
         rc = advance_flush(t, &why);
@@ -441,101 +394,7 @@ static int bring(struct train *t, const struct tern_ckpt_local *found, struct te
         return -1;
     }
     if (t->rank == 0)
-        tern_warn("the nodes' checkpoint of step %" PRId64 " is passed over: %s",
-                  t->checkpoint.local.found, why.text);
-    t->checkpoint.local.found = -1;
+        tern_warn("the nodes' checkpoint of step %" PRIu64 " is passed over: %s", found->step,
+                  why.text);
     return 0;
-}
-
-/* All ranks know of the newest in checkpoint.dir. */
-static int share(struct train *t, struct shared *s, struct tern_err *err)
-{
-    uint64_t known[] = {s->path != NULL, s->step};
-
-    if (tern_fabric_broadcast(t->world, known, sizeof known, TERN_U8, /* root= */ 0, err) < 0)
-        return -1;
-    if (known[0] && !s->path)
-        s->path = tern_strf("%s/step-%08" PRIu64, t->recipe->checkpoint.dir, known[1]);
-    s->step = known[1];
-    return 0;
-}
-
-/* The manifest of the one that was found, for nodes that lack it, and its best step.  What cannot
- * be written fails the flush. */
-static int share_manifest(struct train *t, const struct tern_ckpt_local *found,
-                          struct tern_err *err)
-{
-    struct train_local *l = &t->checkpoint.local;
-    struct tern_err why = {0};
-    char *text = NULL;
-    size_t len = 0;
-    int rc = 0;
-
-    if (t->rank == found->rank) {
-        char *path = tern_strf("%s/step-%08" PRIu64 "/" TERN_CKPT_MANIFEST, l->dir, found->step);
-        rc = tern_fs_read(path, TERN_CKPT_MANIFEST_MAX, &text, &len, err);
-        free(path);
-    }
-    if (tern_train_agree(t, rc, err) < 0)
-        return -1;
-    int64_t known[] = {l->best, (int64_t)len};
-    if (tern_fabric_broadcast(t->world, known, sizeof known, TERN_U8, found->rank, err) < 0) {
-        free(text);
-        return -1;
-    }
-    l->best = known[0];
-    text = text ? text : tern_alloc((size_t)known[1], 1, "a manifest", err);
-    rc = tern_train_agree(t, text ? 0 : -1, err);
-    if (rc == 0)
-        rc = tern_fabric_broadcast(t->world, text, (size_t)known[1], TERN_U8, found->rank, err);
-    if (rc == 0 && leads(t) &&
-        tern_ckpt_local_put_manifest(l->dir, found->step, found->digest, text, (size_t)known[1],
-                                     &why) < 0)
-        tern_warn("%s", why.text);
-    free(text);
-    return rc;
-}
-
-int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *err)
-{
-    struct train_local *l = &t->checkpoint.local;
-    const int64_t began = tern_clock_boot_ns();
-    const struct tern_ckpt_peers peers = tern_train_save_peers(t);
-    struct shared s = {.t = t};
-    struct tern_ckpt_local found = {0};
-    const struct tern_ckpt_local_options options = {.dir = l->dir,
-                                                    .node = tern_fabric_node(t->options->fabric),
-                                                    .peers = &peers,
-                                                    .may_take = may_take,
-                                                    .ctx = &s};
-
-    l->found = -1;
-    int rc = t->rank == 0 ? tern_ckpt_latest(t->recipe->checkpoint.dir, &s.path, &s.step, err) : 0;
-    if (tern_train_agree(t, rc, err) < 0 || share(t, &s, err) < 0) {
-        rc = -1;
-        goto out;
-    }
-    rc = tern_ckpt_local_find(&options, &found, err);
-    if (rc == 0 && !s.path) { /* as of one in checkpoint.dir: the run does not begin anew */
-        if (s.refused.code)
-            *err = s.refused;
-        rc = tern_train_agree(t, s.refused.code ? -1 : 0, err);
-    }
-    if (rc < 0)
-        goto out;
-    l->found = rc ? (int64_t)found.step : -1;
-    const bool newer = rc && (!s.path || found.step > s.step);
-    rc = newer ? share_manifest(t, &found, err) : 0;
-    if (rc == 0 && newer)
-        rc = bring(t, &found, err);
-    if (rc < 0)
-        goto out;
-    tell_level(t, &s, rc > 0, (double)(tern_clock_boot_ns() - began) * 1e-9);
-    if (rc > 0)
-        *ret_path = tern_strf("%s/step-%08" PRIu64, t->recipe->checkpoint.dir, found.step);
-    rc = 0;
-out:
-    free(found.parts);
-    free(s.path);
-    return rc < 0 ? -1 : 0;
 }

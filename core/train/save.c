@@ -387,7 +387,8 @@ int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, st
     };
     options.kept[0] = c->local.flush ? (uint64_t)c->local.done : 0;
     options.kept[1] = c->local.step > 0 ? (uint64_t)c->local.step : 0;
-    tern_train_partner_keeps(t, options.kept + 2);
+    options.kept[2] = c->local.first > c->local.done ? (uint64_t)c->local.first : 0;
+    tern_train_partner_keeps(t, options.kept + 3);
     c->saving_step = t->progress.step;
     c->saving_best = t->progress.stop_rule.best_step;
     c->saving_local = local;

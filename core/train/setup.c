@@ -17,6 +17,7 @@ enum { START_PATH = 1024, START_AFTER = 1024 };
 /* The checkpoint that all ranks go on from, and what was evaluated after it was published. */
 struct start {
     char path[START_PATH], after[START_AFTER];
+    bool damaged; /* some in checkpoint.dir were */
 };
 
 /* 1: `path` is whole; 0: it is damaged and has been renamed, so that nothing takes it for a
@@ -42,11 +43,11 @@ static int whole_or_set_aside(struct train *t, const char *path, struct tern_err
 
 /* Rank 0: the newest checkpoint whose every byte verifies, or NULL.  Newer ones that are damaged
  * are set aside: their steps are published again. */
-static int newest_whole(struct train *t, char **found, struct tern_err *err)
+static int newest_whole(struct train *t, char **found, bool *damaged, struct tern_err *err)
 {
     struct tern_ckpt_entry *had = NULL;
     size_t n = 0;
-    int rc = 0, damaged = 0;
+    int rc = 0;
 
     *found = NULL;
     if (!tern_fs_exists(t->recipe->checkpoint.dir))
@@ -57,19 +58,25 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
         if (had[i].state != TERN_CKPT_GOOD && had[i].state != TERN_CKPT_BROKEN)
             continue;
         rc = whole_or_set_aside(t, had[i].path, err);
+        *damaged |= rc == 0;
         if (rc > 0)
             *found = tern_strdup(had[i].path);
-        damaged += rc == 0;
     }
     tern_ckpt_list_free(had, n);
-    if (rc < 0)
-        return -1;
-    if (!*found && damaged && t->recipe->checkpoint.mirror)
+    return rc < 0 ? -1 : 0;
+}
+
+/* Rank 0: neither checkpoint.dir nor the nodes have one to go on from. */
+static int may_begin(const struct train *t, const struct start *from, struct tern_err *err)
+{
+    if (t->rank != 0 || *from->path)
+        return 0;
+    if (from->damaged && t->recipe->checkpoint.mirror)
         return tern_err_set(err, TERN_TEMPFAIL,
                             "%s: no checkpoint there is whole. The next attempt (`tern run`) takes "
                             "the newest copy in checkpoint.mirror.",
                             t->recipe->checkpoint.dir);
-    return *found ? 0 : tern_ckpt_may_begin(t->recipe->checkpoint.dir, err);
+    return tern_ckpt_may_begin(t->recipe->checkpoint.dir, err);
 }
 
 /* Rank 0: check that `path` is of this run, and remember which model the recipe names; what it
@@ -114,12 +121,12 @@ static int find_checkpoint(struct train *t, const char *brought, struct start *t
 {
     char *found = brought ? tern_strdup(brought) : NULL;
 
-    memset(to, 0, sizeof *to);
+    *to = (struct start){.damaged = to->damaged};
     if (t->rank != 0) {
         free(found);
         return 0;
     }
-    int rc = found ? 0 : newest_whole(t, &found, err);
+    int rc = found ? 0 : newest_whole(t, &found, &to->damaged, err);
     if (rc == 0 && found && strlen(found) >= sizeof to->path)
         rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
     if (rc == 0)
@@ -150,7 +157,7 @@ static int find_level(struct train *t, struct start *from, struct tern_err *err)
         if (rc == 0)
             rc = tern_fabric_broadcast(t->world, &again, 1, TERN_I32, /* root= */ 0, err);
     }
-    return rc;
+    return rc < 0 ? -1 : tern_train_agree(t, may_begin(t, from, err), err);
 }
 
 static int check_vocabulary(const struct train *t, const struct tern_data_set *s,
@@ -238,7 +245,7 @@ static int open_records(struct train *t, struct tern_err *err)
 
 static int set_up(struct train *t, struct tern_err *err)
 {
-    struct start from;
+    struct start from = {0};
 
     t->progress.loss = NAN;
     tern_train_guard_init(&t->progress.guard, t->recipe);
@@ -253,6 +260,7 @@ static int set_up(struct train *t, struct tern_err *err)
             return -1;
     } else if (rc == 0) {
         rc = find_checkpoint(t, /* brought= */ NULL, &from, err);
+        rc = rc < 0 ? -1 : may_begin(t, &from, err);
     }
     /* Rank 0's own work is done by now, so that one round shares its outcome. */
     if (tern_train_measure_peak(t, rc, err) < 0 ||

@@ -96,8 +96,11 @@ struct train_local {
     int64_t best;    /* and the best step then; */
     uint64_t bytes;  /* of all its files; 0: not known */
     int64_t done;    /* the newest step that was or is being flushed, or need not be; -1: none */
-    bool owed;       /* that of `step` is given up for a save to checkpoint.dir, which may fail */
-    int64_t found;   /* at the start: the newest that was complete on the nodes; -1: none */
+    int64_t first;   /* on the nodes, too, of the best evaluation: flushed before `step`, if it is
+                      * newer than `done`; -1: none, */
+    int64_t first_best; /* and the best step when it was saved */
+    bool owed;     /* that of `step` is given up for a save to checkpoint.dir, which may fail */
+    int64_t found; /* at the start: the newest that was complete on the nodes; -1: none */
     struct tern_ckpt_saving *flush; /* under way, or NULL */
     bool all_ready;                 /* all ranks have done their part of its stage */
     struct train_partner *partner;  /* partner.c; NULL: no other node has copies */
@@ -404,7 +407,19 @@ bool tern_train_save_due(struct train *t);
 int tern_train_interval_update(struct train *t, const struct tern_ckpt_saved *saved,
                                struct tern_err *err);
 
-/* ---- local.c ---- */
+/* ---- local.c, recover.c ---- */
+
+struct tern_ckpt_local;
+
+/* Does this rank work in its node's folder?  One of each node does. */
+bool tern_train_local_leads(const struct train *t);
+/* Rank 0: an event of kind checkpoint, logged as well. */
+void tern_train_local_say(struct train *t, const char *severity, const char *text);
+/* Bring `found` to checkpoint.dir, as t->checkpoint.local.best wants it pruned.  Collective.  1: it
+ * is published; 0: it is damaged, and passed over with a word; -1: it cannot be read or written
+ * now, or ranks have lost each other. */
+int tern_train_local_bring(struct train *t, const struct tern_ckpt_local *found,
+                           struct tern_err *err);
 
 /* Where this node's checkpoints lie, if the recipe has checkpoint.local.  Collective, as is each of
  * these that returns an int. */
@@ -432,7 +447,8 @@ void tern_train_local_take_back(struct train *t);
 int tern_train_local_redirect(struct train *t, const struct tern_err *why, struct tern_err *err);
 /* Behind a step: go on with the flush under way where all ranks are ready, or begin the next. */
 int tern_train_local_go_on(struct train *t, struct tern_err *err);
-/* Before a save: wait for the flush of a step that checkpoint.keep_every keeps. */
+/* Before a save: wait for the flush of a step that checkpoint.keep_every keeps; note that of the
+ * best evaluation, which stays on the nodes until it is flushed. */
 int tern_train_local_settle(struct train *t, struct tern_err *err);
 /* Is a checkpoint on the nodes that is not in checkpoint.dir yet, and shall be? */
 bool tern_train_local_is_pending(const struct train *t);

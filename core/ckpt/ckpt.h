@@ -429,6 +429,10 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
 int tern_ckpt_file_read(const struct tern_ckpt *c, const char *name, char **data, size_t *len,
                         struct tern_err *err);
 
+/* Is the checkpoint `path` wrong in its name alone, as far as its manifest tells: of another step
+ * than it has, or a link's? */
+bool tern_ckpt_is_misnamed(const char *path);
+
 /* Opens; a folder with a checkpoint's name must be of that step and no link; with `full` reads
  * every byte and compares every digest. */
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);

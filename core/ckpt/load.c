@@ -152,6 +152,17 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
     return open_folder(path, /* some= */ false, err);
 }
 
+bool tern_ckpt_is_misnamed(const char *path)
+{
+    struct tern_ckpt *c = tern_ckpt_table_new(path);
+    const bool is = tern_ckpt_link_check(path, NULL) < 0 ||
+                    (tern_ckpt_is_ours(path) && tern_ckpt_manifest_read(c, NULL) == 0 &&
+                     tern_ckpt_step_check(c->step, path, NULL) < 0);
+
+    tern_ckpt_close(c);
+    return is;
+}
+
 struct tern_ckpt *tern_ckpt_local_open(const char *path, struct tern_err *err)
 {
     return tern_ckpt_link_check(path, err) < 0 ? NULL : open_folder(path, /* some= */ true, err);

@@ -20,12 +20,24 @@ struct start {
     bool damaged; /* some in checkpoint.dir were */
 };
 
-/* 1: `path` is whole; 0: it is damaged and has been renamed, so that nothing takes it for a
- * checkpoint; -1: storage or the lease does not let us tell. */
+/* Rename `path`, so that nothing takes it for a checkpoint. */
+static int set_aside(struct train *t, const char *path, const char *why, struct tern_err *err)
+{
+    char *to = NULL;
+
+    if (tern_ckpt_lease_check(t->checkpoint.lease, err) < 0 ||
+        tern_ckpt_mark_bad(path, &to, err) < 0)
+        return -1;
+    tern_warn("%s; it is now %s", why, to);
+    free(to);
+    return 0;
+}
+
+/* 1: `path` is whole; 0: it is damaged and has been set aside, or has another's name; -1: storage
+ * or the lease does not let us tell. */
 static int whole_or_set_aside(struct train *t, const char *path, struct tern_err *err)
 {
     struct tern_err why;
-    char *to = NULL;
 
     if (tern_ckpt_verify(path, true, &why) == 0)
         return 1;
@@ -33,11 +45,21 @@ static int whole_or_set_aside(struct train *t, const char *path, struct tern_err
         *err = why; /* storage that fails now is no damage */
         return -1;
     }
-    if (tern_ckpt_lease_check(t->checkpoint.lease, err) < 0 ||
-        tern_ckpt_mark_bad(path, &to, err) < 0)
-        return -1;
-    tern_warn("%s; it is now %s", why.text, to);
-    free(to);
+    if (!tern_ckpt_is_misnamed(path))
+        return set_aside(t, path, why.text, err);
+    tern_warn("passed over as a checkpoint: %s", why.text);
+    return 0;
+}
+
+/* A person can rename those that have another's name.  They are set aside only where the run goes
+ * on from an older one, and publishes their steps again. */
+static int set_misnamed_aside(struct train *t, const struct tern_ckpt_entry *newer, size_t n,
+                              struct tern_err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (newer[i].state == TERN_CKPT_BROKEN && tern_ckpt_is_misnamed(newer[i].path) &&
+            set_aside(t, newer[i].path, newer[i].why, err) < 0)
+            return -1;
     return 0;
 }
 
@@ -59,10 +81,16 @@ static int newest_whole(struct train *t, char **found, bool *damaged, struct ter
             continue;
         rc = whole_or_set_aside(t, had[i].path, err);
         *damaged |= rc == 0;
-        if (rc > 0)
+        if (rc > 0) {
             *found = tern_strdup(had[i].path);
+            rc = set_misnamed_aside(t, had + i + 1, n - i - 1, err) < 0 ? -1 : 1;
+        }
     }
     tern_ckpt_list_free(had, n);
+    if (rc < 0) {
+        free(*found);
+        *found = NULL;
+    }
     return rc < 0 ? -1 : 0;
 }
 

@@ -22,6 +22,28 @@ int64_t tern_clock_boot_ns(void)
     return now_ns(CLOCK_BOOTTIME);
 }
 
+/* Of the time since the last tick. */
+static int64_t gap(int64_t ticked_ns, int64_t now_ns)
+{
+    const int64_t since = now_ns - ticked_ns;
+
+    return ticked_ns && since > TERN_CLOCK_GAP_MS * 1000000ll ? since : 0;
+}
+
+/* A reader between the two stores counts the gap twice: it learns less from that span. */
+void tern_clock_gaps_tick(struct tern_clock_gaps *g, int64_t now_ns)
+{
+    g->lost_ns += gap(g->ticked_ns, now_ns);
+    g->ticked_ns = now_ns;
+}
+
+int64_t tern_clock_gaps_lost_ns(struct tern_clock_gaps *g, int64_t now_ns)
+{
+    const int64_t ticked = g->ticked_ns;
+
+    return g->lost_ns + gap(ticked, now_ns);
+}
+
 struct tern_clock_limit tern_clock_limit(int64_t ns, int64_t most_ns)
 {
     return (struct tern_clock_limit){ns, tern_clock_boot_ns(), most_ns};

@@ -142,6 +142,10 @@ enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes bac
  * was stopped itself does not count. */
 void tern_fabric_set_activity(struct tern_fabric *f, enum tern_fabric_activity doing,
                               double seconds);
+/* Nanoseconds, until `now_ns` of the boot clock, in which this rank was stopped: it or its machine
+ * was suspended.  The difference of two answers says what a span of time has lost; 0 where it is
+ * not known. */
+int64_t tern_fabric_lost_ns(const struct tern_fabric *f, int64_t now_ns);
 
 /* Zeroed, page-aligned memory that the ranks of this node can reach directly.  Operations on it
  * copy nothing inside the node, and it is registered with the provider once.  A buffer of 2 MiB or

@@ -48,7 +48,8 @@ struct liveness {
     uint8_t key[LIVENESS_KEY];
     _Atomic int64_t patience_ns;
     _Atomic int doing;
-    struct known *ranks; /* [size] */
+    struct tern_clock_gaps gaps; /* of this process, by the thread's ticks */
+    struct known *ranks;         /* [size] */
 };
 
 void tern_fabric_liveness_ask(struct liveness *l, int r)
@@ -86,6 +87,11 @@ void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_activity doi
         return;
     atomic_store_explicit(&l->doing, doing, memory_order_relaxed);
     atomic_store_explicit(&l->patience_ns, patience_ns, memory_order_relaxed);
+}
+
+int64_t tern_fabric_liveness_lost_ns(struct liveness *l, int64_t now_ns)
+{
+    return l ? tern_clock_gaps_lost_ns(&l->gaps, now_ns) : 0;
 }
 
 /* ---------------------------------------------------------------- the thread */
@@ -169,9 +175,9 @@ static void *run(void *arg)
         }
         const int64_t until = tern_clock_boot_ns() + GREETING_MS * 1000000ll;
         do {
-            int wait = rounds < GREETINGS ? GREETING_MS : -1;
-            if (poll(fds, 2, wait) > 0 && fds[0].revents)
+            if (poll(fds, 2, TERN_CLOCK_TICK_MS) > 0 && fds[0].revents)
                 read_all(l);
+            tern_clock_gaps_tick(&l->gaps, tern_clock_boot_ns());
         } while (!fds[1].revents && (rounds == GREETINGS || tern_clock_boot_ns() < until));
     }
     return NULL;

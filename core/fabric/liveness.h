@@ -45,6 +45,8 @@ int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
 int64_t tern_fabric_liveness_patience(const struct liveness *l, int r);
 /* That work. */
 enum tern_fabric_activity tern_fabric_liveness_doing(const struct liveness *l, int r);
+/* Nanoseconds in which this rank did not run so far (core/base/clock.h): it was stopped. */
+int64_t tern_fabric_liveness_lost_ns(struct liveness *l, int64_t now_ns);
 /* Of this rank. */
 void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_activity doing,
                                int64_t patience_ns);

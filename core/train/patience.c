@@ -5,28 +5,51 @@
 
 enum { TIMES = 10 };
 
+static void learn(struct train_patience *p, enum tern_fabric_activity what, double seconds)
+{
+    if (seconds > p->longest[what])
+        p->longest[what] = seconds;
+}
+
+/* A save began after the one before it was noted: what was lost since then is all it can have. */
+void tern_train_patience_save(struct train_patience *p, double seconds, int64_t lost_ns)
+{
+    learn(p, TERN_FABRIC_SAVES, seconds - (double)(lost_ns - p->saved_lost_ns) * 1e-9);
+    p->saved_lost_ns = lost_ns;
+}
+
+double tern_train_patience_turn(struct train_patience *p, enum tern_fabric_activity doing,
+                                int64_t now_ns, int64_t lost_ns)
+{
+    const double lasted = (double)(now_ns - p->since_ns - (lost_ns - p->lost_ns)) * 1e-9;
+    const enum tern_fabric_activity before = p->doing;
+
+    /* The first step does not count: it brings the model into memory, from storage perhaps. */
+    const bool counts = before != TERN_FABRIC_COMPUTES || p->computed;
+    if (p->since_ns && counts)
+        learn(p, before, lasted);
+    p->computed |= p->since_ns && before == TERN_FABRIC_COMPUTES;
+    p->doing = doing;
+    p->since_ns = now_ns;
+    p->lost_ns = lost_ns;
+    double seconds = TIMES * p->longest[doing];
+    if ((doing != TERN_FABRIC_COMPUTES || !p->computed) && seconds < TERN_FABRIC_STORAGE_S)
+        seconds = TERN_FABRIC_STORAGE_S;
+    return seconds;
+}
+
 void tern_train_note_save(struct train *t, double seconds)
 {
-    double *longest = &t->patience.longest[TERN_FABRIC_SAVES];
+    const int64_t now = tern_clock_boot_ns();
 
-    *longest = seconds > *longest ? seconds : *longest;
+    tern_train_patience_save(&t->patience, seconds, tern_fabric_lost_ns(t->options->fabric, now));
 }
 
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing)
 {
+    struct tern_fabric *f = t->options->fabric;
     const int64_t now = tern_clock_boot_ns();
-    const double lasted = (double)(now - t->patience.since_ns) * 1e-9;
-    const enum tern_fabric_activity before = t->patience.doing;
+    const int64_t lost = tern_fabric_lost_ns(f, now);
 
-    /* The first step does not count: it brings the model into memory, from storage perhaps. */
-    const bool counts = before != TERN_FABRIC_COMPUTES || t->patience.computed;
-    if (t->patience.since_ns && counts && lasted > t->patience.longest[before])
-        t->patience.longest[before] = lasted;
-    t->patience.computed |= t->patience.since_ns && before == TERN_FABRIC_COMPUTES;
-    t->patience.doing = doing;
-    t->patience.since_ns = now;
-    double seconds = TIMES * t->patience.longest[doing];
-    if ((doing != TERN_FABRIC_COMPUTES || !t->patience.computed) && seconds < TERN_FABRIC_STORAGE_S)
-        seconds = TERN_FABRIC_STORAGE_S;
-    tern_fabric_set_activity(t->options->fabric, doing, seconds);
+    tern_fabric_set_activity(f, doing, tern_train_patience_turn(&t->patience, doing, now, lost));
 }

@@ -68,6 +68,9 @@ bool tern_logs_is_end(const char *text, size_t len);
 /* Have the programs of ranks 0 to n - 1 all ended, as their logs in `dir` say?  *status: wait(2)'s
  * of the first that failed, else 0.  False also when a log is missing. */
 bool tern_logs_ended(const char *dir, size_t n, int *status);
+/* The first of ranks 0 to n - 1 whose program has not ended, by its log, though another's has, and
+ * none has failed.  -1 when there is none, or the logs cannot be read. */
+int64_t tern_logs_left(const char *dir, size_t n);
 /* The first rank that failed before it was told to end, by the nodes' clocks: *ret_status is
  * wait(2)'s.  -1 when there is none, or not all have ended as above. */
 int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status);

@@ -396,8 +396,9 @@ static bool read_ended(const char *path, struct end *ret)
     return true;
 }
 
-/* The ends of all ranks, malloc'ed [n]; NULL when one has none. */
-static struct end *read_ends(const char *dir, size_t n)
+/* The ends of ranks, malloc'ed [n]; NULL when they cannot be read, or one has none.  `some`: then
+ * its wall_ns is 0. */
+static struct end *read_ends(const char *dir, size_t n, bool some)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int64_t *newest = tern_alloc(n + 1, sizeof *newest, "logs", NULL); /* part + 1; 0: no log */
@@ -416,14 +417,15 @@ static struct end *read_ends(const char *dir, size_t n)
         closedir(d);
     for (size_t i = 0; i < n && all; i++) {
         char name[24];
+        bool has = false;
         snprintf(name, sizeof name, "%zu", i);
         /* The newest part may have been started for records that never came. */
-        all = false;
-        for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !all; part--) {
+        for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !has; part--) {
             char *path = tern_logs_path(dir, name, (unsigned)part);
-            all = read_ended(path, &ends[i]);
+            has = read_ended(path, &ends[i]);
             free(path);
         }
+        all = has || some;
     }
     free(newest);
     if (all)
@@ -432,9 +434,25 @@ static struct end *read_ends(const char *dir, size_t n)
     return NULL;
 }
 
+int64_t tern_logs_left(const char *dir, size_t n)
+{
+    struct end *ends = read_ends(dir, n, /* some= */ true);
+    int64_t left = -1;
+    bool any = false, failed = false;
+
+    for (size_t i = 0; ends && i < n; i++) {
+        any = any || ends[i].wall_ns;
+        failed = failed || ends[i].status;
+        if (left < 0 && !ends[i].wall_ns)
+            left = (int64_t)i;
+    }
+    free(ends);
+    return any && !failed ? left : -1;
+}
+
 bool tern_logs_ended(const char *dir, size_t n, int *status)
 {
-    struct end *ends = read_ends(dir, n);
+    struct end *ends = read_ends(dir, n, /* some= */ false);
     const bool all = ends != NULL;
 
     *status = 0;
@@ -446,7 +464,7 @@ bool tern_logs_ended(const char *dir, size_t n, int *status)
 
 int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status)
 {
-    struct end *ends = read_ends(dir, n);
+    struct end *ends = read_ends(dir, n, /* some= */ false);
     int64_t first = -1;
 
     for (size_t i = 0; ends && i < n; i++)

@@ -179,6 +179,12 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     free(path);
     if (!good)
         read_said(a, "memory", NULL, f->memory, sizeof f->memory);
+    if (!good && w->frozen.why[0])
+        snprintf(f->frozen, sizeof f->frozen, "%s", w->frozen.why);
+    else if (!good && w->srun_hang.left[0])
+        snprintf(f->frozen, sizeof f->frozen, "%s", w->srun_hang.left);
+    else if (!good)
+        read_said(a, "frozen", NULL, f->frozen, sizeof f->frozen);
     if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))
         return;
     if (tern_slurm_job_load(a->place.job, &job, &err) == 0)

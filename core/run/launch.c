@@ -312,6 +312,7 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
     r->per_node = p->ranks_per_node;
     r->mpirun = p->slurm && a->o->recipe->launch.with == TERN_LAUNCH_MPIRUN;
     r->trainer = tern_run_attempt_is_trainer(a);
+    r->wrapped = a->o->task != NULL;
     r->hosts = -1;
     if (order_hosts(r, a, err) < 0)
         return -1;

@@ -22,6 +22,7 @@ struct tern_run_ranks {
     bool in_step;       /* srun has started the supervisor (place.h) */
     bool mpirun;        /* the child is mpirun, not srun */
     bool trainer;       /* tern's own */
+    bool wrapped;       /* a tern-task runs each rank */
     char **argv;        /* the command line */
     int hosts;          /* descriptor of the hosts in the ranks' order; -1: the job's order */
     sigset_t *old_mask; /* the caller's, restored in the children */

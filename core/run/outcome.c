@@ -164,6 +164,10 @@ void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *resu
     int status = WIFEXITED(f->status) ? WEXITSTATUS(f->status) : 0;
 
     *sig = 0;
+    if (f->frozen[0] && !f->lost_node[0]) {
+        say(result, "fault", TERN_TEMPFAIL, "%s", f->frozen);
+        return;
+    }
     if (f->srun_hang) {
         judge_srun_hang(f, result);
         return;

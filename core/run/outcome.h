@@ -25,14 +25,16 @@ struct tern_run_facts {
     int64_t resumed; /* that checkpoint's step; -1 for none */
     /* Which rank was killed for memory, or ended after a process of it was, and where; "": none. */
     char memory[500];
+    char frozen[500]; /* which rank was stopped, and ended for that; likewise */
 };
 
 /* Fill outcome, status and why of `result`; *sig: the signal that ended the ranks, 0: none.
  *
  * The trainer's own statuses are taken as they are (0, 2, 75, 76, 77).  But 0 needs a checkpoint of
- * the last step, since srun gives 0 after losing tasks, too.  A signal, a lost node or a kill for
- * memory is a reason outside the run: 75.  So is the loss of the ranks' status with srun, unless
- * the checkpoint shows that they were done.  Any other status of a workload is passed on. */
+ * the last step, since srun gives 0 after losing tasks, too.  A signal, a lost node, a frozen rank
+ * or a kill for memory is a reason outside the run: 75.  So is the loss of the ranks' status with
+ * srun, unless the checkpoint shows that they were done.  Any other status of a workload is passed
+ * on. */
 void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig);
 
 /* Ends without ranks to judge: fill outcome, status and why of `result`.  requeue.c alone changes

@@ -4,10 +4,12 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/logs/logs.h"
+#include "core/run/frozen.h"
 #include "core/run/watchers.h"
 #include "core/slurm/slurm.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +19,11 @@
 
 static const int64_t second = 1000000000;
 
+enum { LEFT_LOOKS = TERN_RUN_FROZEN_LEFT_S / TERN_RUN_SRUN_HANG_LOOK_S };
 enum { OVER_LOOKS = 2 }; /* in a row: the last rank may have ended just before the first of them */
 
 /* The exit status of the child that queries. */
-enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST, WAITS };
+enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST, WAITS, STAYS };
 
 /* A rank's log is named by its number; the supervisor's log is there, too. */
 static bool has_rank_log(const char *logs)
@@ -101,6 +104,15 @@ static bool has_daemons(const struct tern_run_ranks *r)
            tern_slurm_step_exists(r->job, "prted", &prted, NULL) < 0 || prted;
 }
 
+/* A rank stays, and a signal may have stopped its tern-task.  The first look may have come just
+ * before its end. */
+static int continue_step(const struct tern_run_srun_hang *s, uint32_t job, const char *step)
+{
+    if (s->stay)
+        tern_slurm_step_signal(job, step, SIGCONT, NULL);
+    return STAYS;
+}
+
 static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     struct tern_err err = {0};
@@ -114,7 +126,11 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
             continue;
         if (lost(s, r->groups[g]))
             return LOST;
-        return s->logs && tern_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
+        if (s->logs && tern_logs_ended(s->logs, s->ranks, &status))
+            return OVER;
+        return s->logs && r->trainer && tern_logs_left(s->logs, s->ranks) >= 0
+                   ? continue_step(s, r->groups[g], r->step)
+                   : THERE;
     }
     if (r->mpirun && (has_rank_log(s->logs) || has_daemons(r)))
         return THERE;
@@ -134,6 +150,19 @@ static void query(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
         _exit(getppid() == parent ? look(s, r) : NOT_KNOWN);
     }
     s->pid = pid > 0 ? pid : 0;
+}
+
+/* Queries are made only while this process runs: a suspended job's time does not count. */
+static void end_left(struct tern_run_srun_hang *s, struct tern_run_ranks *r)
+{
+    if (s->stay >= LEFT_LOOKS && !s->left[0]) {
+        tern_run_frozen_tell(s->left, sizeof s->left, tern_logs_left(s->logs, s->ranks));
+        tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
+    } else if (s->stay == 2) {
+        tern_warn("rank %" PRId64 " has not ended, though others have for %d s: its step is "
+                  "continued, in case a signal stopped it",
+                  tern_logs_left(s->logs, s->ranks), (int)TERN_RUN_SRUN_HANG_LOOK_S);
+    }
 }
 
 void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
@@ -173,13 +202,17 @@ bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ran
         return false;
     s->pid = 0;
     int found = WIFEXITED(status) ? WEXITSTATUS(status) : NOT_KNOWN;
-    s->began = s->began || found == THERE || found == GONE || found == OVER || found == LOST;
+    s->began = s->began || found == THERE || found == GONE || found == OVER || found == LOST ||
+               found == STAYS;
     if (found == LOST && !s->lost) {
         s->lost = true;
         tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
     }
     if (found == WAITS)
         s->report_at = tern_clock_boot_ns() + TERN_RUN_SRUN_HANG_WAITS_AGAIN_S * second;
+    s->stay = found == STAYS ? s->stay + 1 : 0;
+    if (s->stay)
+        end_left(s, r);
     s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;
@@ -192,5 +225,6 @@ void tern_run_srun_hang_free(struct tern_run_srun_hang *s)
         waitpid(s->pid, NULL, 0);
     }
     free(s->logs);
-    *s = (struct tern_run_srun_hang){.ended = s->ended, .known = s->known, .status = s->status};
+    s->logs = NULL;
+    s->pid = 0;
 }

@@ -12,6 +12,10 @@
  * other nodes queue the job again (orphan.h).  When it is another node, the rest of the step is
  * ended here.
  *
+ * Ranks of the trainer end together.  A rank whose log does not end when those of others have may
+ * be that of a stopped tern-task: the step is continued, which does nothing to processes that run.
+ * After TERN_RUN_FROZEN_LEFT_S the step is ended.
+ *
  * The same query finds an srun whose step does not exist yet: other steps have the nodes, or the
  * nodes are not ready.  Likewise an mpirun, whose daemons are such a step.
  */
@@ -36,12 +40,16 @@ struct tern_run_srun_hang {
     /* The attempt's nodes in Slurm's notation, when the step survives one of them (launch.spares),
      * else NULL; borrowed. */
     const char *nodes;
-    bool lost;  /* the job has lost one of them, and the ranks were ended */
-    bool ended; /* result: srun had to be ended, and the ranks' status is lost with it */
+    bool lost; /* the job has lost one of them, and the ranks were ended */
+    char
+        left[300]; /* result: the rank that was ended, as it had not long after all others; "": none
+                    */
+    bool ended;    /* result: srun had to be ended, and the ranks' status is lost with it */
     bool known; /* result: but their logs give `status`, wait(2)'s of the first that failed, else 0
                  */
     int status;
     unsigned over;     /* queries in a row that found every rank ended */
+    unsigned stay;     /* queries in a row that found some, all of them well, but not all */
     pid_t pid;         /* the child that queries; 0: none */
     int64_t next;      /* query, on the boot clock */
     int64_t report_at; /* from then on a missing step is logged; likewise */

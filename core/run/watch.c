@@ -343,10 +343,12 @@ void tern_run_watch(struct tern_run_watch *w)
         stop_in_time(w);
         fold_tick(w, &folder);
         tern_run_srun_hang_tick(&w->srun_hang, w->ranks);
+        tern_run_frozen_tick(&w->frozen, w->ranks);
         wait_a_little(w, signals);
     }
     close(signals);
     end_folder(&folder, w->tensorboard != NULL);
     tern_run_srun_hang_free(&w->srun_hang);
     tern_run_limit_free(&w->limit);
+    tern_run_frozen_free(&w->frozen);
 }

@@ -8,6 +8,7 @@
 #include "core/wire/rendezvous.h"
 #include "core/ledger/ledger.h"
 #include "core/retain/retain.h"
+#include "core/run/frozen.h"
 #include "core/run/launch.h"
 #include "core/run/limit.h"
 #include "core/run/srun_hang.h"
@@ -25,6 +26,7 @@ struct tern_run_watch {
     struct tern_retain *retention;       /* notified when its child has ended */
     struct tern_run_srun_hang srun_hang; /* the caller sets ranks, nodes and logs */
     struct tern_run_limit limit;         /* the caller sets its attempt */
+    struct tern_run_frozen frozen;       /* frozen.why is a result */
     struct tern_task_beacon *beacon;     /* answers the ranks' nodes */
     pid_t *watchers;  /* of the attempt: 0 from when its child has ended; may be NULL */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */

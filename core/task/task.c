@@ -12,6 +12,7 @@
 #include "core/logs/logs.h"
 #include "core/task/beacon.h"
 #include "core/task/feed.h"
+#include "core/task/frozen.h"
 #include "core/task/memory.h"
 #include "core/task/signals.h"
 
@@ -46,6 +47,7 @@ static const char stream_names[] = TERN_TASK_FEED_NAMES;
 /* The state of the thread that writes to storage. */
 struct sink {
     char memory[500];           /* why the program was killed for memory; "": it was not */
+    const char *frozen;         /* why tern-task killed it; likewise */
     int status;                 /* wait(2)'s of the program, when it has ended */
     bool told;                  /* SIGTERM came before that */
     struct tern_logs_file *log; /* NULL: none */
@@ -70,6 +72,7 @@ struct task {
     int64_t asked_ns, looked_ns;
     pid_t orphan; /* child that runs `tern orphan`; 0: none */
     bool missed;  /* one was started since the last answer */
+    struct tern_task_frozen frozen;
 };
 
 int64_t tern_task_rank(void)
@@ -191,6 +194,8 @@ static void finish(void *self)
         tern_intake_tick(k->intake, now, true);
     if (k->intake && k->memory[0])
         tern_intake_add_event(k->intake, "memory", "error", k->memory);
+    if (k->intake && k->frozen && k->frozen[0])
+        tern_intake_add_event(k->intake, "frozen", "error", k->frozen);
     tern_intake_close(k->intake);
     if (k->log) {
         tern_logs_file_flush(k->log);
@@ -473,7 +478,8 @@ static void attend(struct task *t)
         for (int i = 0; i < N_STREAMS; i++)
             fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
         fds[N_STREAMS] = (struct pollfd){.fd = t->signals, .events = POLLIN};
-        if (poll(fds, N_STREAMS + 1, beacon_tick(t)) < 0)
+        int ms = tern_task_frozen_tick(&t->frozen, t->pid, tern_clock_boot_ns(), beacon_tick(t));
+        if (poll(fds, N_STREAMS + 1, ms) < 0)
             continue;
         for (int i = 0; i < N_STREAMS; i++)
             if (fds[i].revents && t->from[i] >= 0)
@@ -557,6 +563,7 @@ static void look_at_memory(struct task *t, const struct tern_task_memory *before
 int tern_task_run(char **argv)
 {
     struct task t = {.pid = 0};
+    char node[256];
     struct tern_task_memory before = tern_task_memory_read();
 
     sink_open(&t);
@@ -567,9 +574,12 @@ int tern_task_run(char **argv)
         return TERN_TEMPFAIL;
     }
     beacon_find(&t);
+    node_name(node, sizeof node);
+    tern_task_frozen_begin(&t.frozen, argv[0], tern_task_rank(), node);
     attend(&t);
     linger(&t);
     t.sink.status = t.status;
+    t.sink.frozen = t.frozen.why;
     t.sink.told = tern_task_signals_told();
     look_at_memory(&t, &before);
     if (!tern_task_feed_close(t.feed, PATIENCE_MS)) {
@@ -580,5 +590,7 @@ int tern_task_run(char **argv)
         free(t.error);
     }
     beacon_last(&t);
+    if (t.frozen.why[0])
+        return TERN_TEMPFAIL; /* a reason outside the run */
     return tern_task_signals_end_like(t.status);
 }

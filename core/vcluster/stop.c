@@ -1,9 +1,9 @@
 #include "core/vcluster/stop.h"
 
 #include "core/base/again.h"
+#include "core/base/proc.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,21 +37,6 @@ void tern_vcluster_stop_forget(struct tern_vcluster_stop *s)
     s->n = 0;
 }
 
-/* The letter of /proc/PID/stat, or 0 when it has ended. */
-static char state_of(const DIR *proc, const char *number)
-{
-    char path[300], text[512];
-
-    snprintf(path, sizeof path, "%s/stat", number);
-    int fd = TERN_AGAIN(openat(dirfd((DIR *)proc), path, O_RDONLY | O_CLOEXEC));
-    ssize_t n = fd < 0 ? -1 : TERN_AGAIN(read(fd, text, sizeof text - 1));
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
-    return name_end && name_end[1] ? name_end[2] : '\0';
-}
-
 /* A process is written down before it is stopped: if this one is killed halfway, its successor
  * finds it. */
 static void stop(struct tern_vcluster_stop *s, pid_t pid)
@@ -72,7 +57,7 @@ static int stop_running(struct tern_vcluster_stop *s, struct tern_err *err)
         return tern_err_sys(err, "/proc: cannot be read");
     for (struct dirent *e; (e = readdir(proc));) {
         const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
-        const char state = pid > 1 && pid != getpid() ? state_of(proc, e->d_name) : 'T';
+        const char state = pid > 1 && pid != getpid() ? tern_proc_state(pid) : 'T';
         if (state == 'T' || state == 'X' || state == '\0')
             continue;
         stop(s, pid);

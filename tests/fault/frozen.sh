@@ -27,6 +27,21 @@ is "$(rows stopped outcome)" "fault,done" "its attempt ends long before the dead
 err_has 'no sign of life'
 [ -z "$(rows stopped cause | grep -v 'rank [01] .*no sign of life')" ]; ok $? "the cause of the attempt names the frozen rank" || rows stopped cause
 
+# No other rank is left to look.
+named() { [ -n "$(rows $1 cause)" ] && [ -z "$(rows $1 cause | tr , '\n' | grep . | grep -v "$2")" ]; ok $? "$1: the cause of the attempt names the rank" || rows $1 cause; }
+begin both; kill -STOP $trainers
+end "both ranks are stopped"; same "both"
+is "$(rows both outcome)" "fault,done" "two ranks that are both stopped are ended, and the next attempt is the last"
+named both 'rank [01] on .* no sign of life'
+begin alone --ranks 1; kill -STOP $trainers
+end "a rank alone is stopped"
+is "$(rows alone outcome)" "fault,done" "a rank that runs alone and is stopped is ended, and the next attempt is the last"
+named alone 'rank 0 on .* no sign of life'
+begin wrapper; kill -STOP $ranks
+end "both tern-tasks are stopped"; same "wrapper"
+is "$(rows wrapper outcome)" "done" "stopped tern-tasks are continued, and the run is done in one attempt"
+grep -q 'tern-task of rank [01] .* it goes on' err; ok $? "tern run says that it continues them" || cat err
+
 export TERN_DEADLINE=3
 begin held
 for p in $trainers $ranks $pid; do kill -STOP "$p"; sleep 0.1; done

@@ -31,4 +31,10 @@ over stopped
 is "$(rows outcome stopped)" "fault,done" "a rank that is stopped alone causes another attempt"
 has stopped.out 'no sign of life' "a stopped rank's error says that it gave no sign of life"
 digests stopped | cmp -s - want; ok $? "a job with a stopped rank ends with the same weights"
+
+begin wrapper
+kill -STOP "$(pgrep -f '^[^ ]*tern-task .*/wrapper.yaml' | tail -n 1)"
+over wrapper
+is "$(rows outcome wrapper)" "done" "a tern-task that is stopped is continued when all other ranks have ended"
+has wrapper.out 'its step is continued' "tern run says which rank had not ended"
 tap_done

@@ -372,6 +372,15 @@ static void ends(void)
        "an earlier rank that a signal ended is the first that failed");
     ok(tern_logs_ended(dir, 5, &status) && status == SIGTERM,
        "all ranks have ended, also those that were told to");
+    ok(tern_logs_left(dir, 6) == -1, "beside ranks that failed, none counts as left");
+    free(dir);
+    dir = tern_fs_join(work, "left");
+    ok(tern_logs_left(dir, 3) == -1, "without logs no rank is left");
+    end_rank(dir, "0", 3, 0, false);
+    end_rank(dir, "2", 4, 0, false);
+    ok(tern_logs_left(dir, 3) == 1, "the rank whose log does not end is left");
+    end_rank(dir, "1", 5, 0, false);
+    ok(tern_logs_left(dir, 3) == -1, "none is left when all have ended");
     free(dir);
 }
 

@@ -44,6 +44,24 @@ static void test_looks(void)
     ok(s.lost, "ranks of a job that lost a node are ended");
 }
 
+/* A rank that stays is ended after ten minutes of looks in a row. */
+static void test_stays(void)
+{
+    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "none")};
+    struct tern_run_ranks r = {0};
+
+    for (int i = 1; i < LEFT_LOOKS; i++)
+        found(&s, &r, STAYS);
+    ok(!s.left[0], "a rank that stays for less than ten minutes is waited for");
+    found(&s, &r, THERE);
+    found(&s, &r, STAYS);
+    ok(s.stay == 1 && !s.left[0], "looks that find a rank that stays count in a row only");
+    for (int i = 1; i < LEFT_LOOKS; i++)
+        found(&s, &r, STAYS);
+    ok(strstr(s.left, "has not ended, though all others have"), "after ten minutes it is ended");
+    tern_run_srun_hang_free(&s);
+}
+
 static pid_t sleeper(void)
 {
     pid_t pid = fork();
@@ -152,6 +170,7 @@ int main(void)
     if (!mkdtemp(work))
         return 1;
     test_looks();
+    test_stays();
     test_tick();
     test_pace();
     tern_fs_remove_tree(work, NULL);

@@ -93,7 +93,7 @@ struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const 
         return NULL;
     i->spool_dir = spool_dir ? tern_strdup(spool_dir) : NULL;
     i->rank = rank;
-    i->bar_step = i->bar_total = -1;
+    i->bar_step = i->bar_total = i->shown_step = -1;
     i->m = tern_alloc(1, sizeof *i->m, "metrics", err);
     i->words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
     if (!i->m || !i->words)
@@ -230,8 +230,7 @@ static void take_event(void *self, const struct tern_intake_tb_value *v)
 
 void tern_intake_tick(struct tern_intake *i, int64_t now_ns, int end)
 {
-    while (i->n_dicts && (end || now_ns - i->dicts[0].wall_ns >= second))
-        tern_intake_printed_give_up(i);
+    tern_intake_dicts_tick(i, now_ns, end);
     if (!i->n_tb || (now_ns < i->tb_next_ns && !end))
         return;
     for (size_t k = 0; k < i->n_tb; k++)
@@ -239,6 +238,11 @@ void tern_intake_tick(struct tern_intake *i, int64_t now_ns, int end)
             tern_intake_tb_look(i->tb[k], take_event, i);
     flush_events(i);
     i->tb_next_ns = now_ns + EVENT_FILES_S * second;
+}
+
+void tern_intake_note_gap(struct tern_intake *i)
+{
+    tern_intake_dicts_stop(i);
 }
 
 void tern_intake_add_event(struct tern_intake *i, const char *kind, const char *severity,
@@ -270,14 +274,24 @@ static void report_left(struct tern_intake *i, enum left kind)
         [LEFT_DICT] =
             "hf: %" PRIu64 " dicts of values are left out: no progress bar gives their "
             "step (disable_tqdm: false; or report_to: tensorboard and {tensorboard: DIR})",
+        [LEFT_LATE] =
+            "hf: %" PRIu64 " dicts of values are left out: they and the progress bar's redraws do "
+            "not come one by one (stdout goes through a buffer or a program, or more dicts are "
+            "printed), so their step is not known. PYTHONUNBUFFERED=1, and 2>&1 before a pipe, "
+            "keep "
+            "them together; or report_to: tensorboard and {tensorboard: DIR}",
         [LEFT_BAR] =
             "lightning: the values of %" PRIu64 " bars are left out: a bar counts batches. "
             "A bar with global_step gives the step; {tensorboard: lightning_logs} reads "
             "what its logger writes",
+        [LEFT_SHOWN] =
+            "lightning: %" PRIu64 " values are left out: the bar may show them with a later step "
+            "than their own (logged at an epoch's end, or refresh_rate is above 1). {tensorboard: "
+            "lightning_logs} reads what its logger writes",
         [LEFT_PATTERN] = "%" PRIu64 " lines that match a pattern without a group 'step' are left "
                          "out: their step is not known",
     };
-    char text[300], whole[400];
+    char text[500], whole[600];
 
     snprintf(text, sizeof text, why[kind], i->left[kind]);
     snprintf(whole, sizeof whole, "workload.metrics: %s", text);
@@ -307,7 +321,9 @@ void tern_intake_close(struct tern_intake *i)
     }
     for (size_t k = 0; k < i->n_tb; k++)
         tern_intake_tb_close(i->tb[k]);
-    tern_intake_printed_forget(i, i->n_dicts);
+    tern_intake_dicts_forget(i, i->n_dicts);
+    tern_intake_shown_free(i);
+    free(i->newest);
     free(i->events);
     free(i->tags);
     free(i->m);

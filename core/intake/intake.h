@@ -24,8 +24,10 @@ struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const 
                                      int64_t now_ns, struct tern_err *err);
 /* A line of stdout or stderr.  One that is not `whole` yet comes again when it is; until
  * then only its step is taken. */
-void tern_intake_take_printed(struct tern_intake *i, int64_t wall_ns, const char *line, size_t len,
-                              bool whole);
+void tern_intake_take_printed(struct tern_intake *i, const char *line, size_t len, bool whole);
+/* Bytes of stdout or stderr are lost before the next ones: lines that belong together may not come
+ * together. */
+void tern_intake_note_gap(struct tern_intake *i);
 /* A line of TERN_METRIC_FD: `step=7 loss=2.31`.  Its bytes are changed. */
 void tern_intake_take_metrics(struct tern_intake *i, char *line, size_t len);
 /* A line of TERN_METRIC_FD was cut: its writer ended within it. */

@@ -4,7 +4,6 @@
 #include "core/intake/state.h"
 
 #include <regex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ static void record_once(struct tern_intake *i, struct row *r, const struct tern_
     tern_intake_record_or_warn(i, m);
 }
 
-static void add_value(struct tern_intake_metric *m, const char *name, const char *text)
+void tern_intake_printed_add(struct tern_intake_metric *m, const char *name, const char *text)
 {
     double v;
 
@@ -49,46 +48,36 @@ static void add_value(struct tern_intake_metric *m, const char *name, const char
 
 /* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310, global_step=7.000": the names and values, and
  * the step if one of them is it.  tqdm shortens large numbers, which are then no step. */
-static void add_pairs(struct tern_intake_metric *m, char *text, int64_t *step)
+static void add_pairs(struct tern_intake *i, char *text, int64_t *ret_step)
 {
+    struct {
+        const char *name, *text;
+    } pairs[SHOWN_MAX];
+    size_t n = 0;
     char *at = NULL;
+    int64_t step = -1;
 
-    *step = -1;
     for (char *w = strtok_r(text, ", ", &at); w; w = strtok_r(NULL, ", ", &at)) {
         char *eq = strchr(w, '=');
         if (!eq || strncmp(w, "v_num=", 6) == 0)
             continue;
         *eq = '\0';
         if (strcmp(w, "global_step") != 0 && strcmp(w, "step") != 0) {
-            add_value(m, w, eq + 1);
+            pairs[n].name = w;
+            pairs[n].text = eq + 1;
+            n += n < SHOWN_MAX - 1;
             continue;
         }
         char *point = strchr(eq + 1, '.');
         if (point && strspn(point + 1, "0") == strlen(point + 1))
             *point = '\0';
-        tern_str_int(eq + 1, 0, TERN_LEDGER_STEP_MAX, step);
+        tern_str_int(eq + 1, 0, TERN_LEDGER_STEP_MAX, &step);
     }
-}
-
-/* The dict's 'name': value and 'name': 'value'. */
-static void add_dict(struct tern_intake_metric *m, char *text)
-{
-    for (char *name = strchr(text, '\''); name; name = strchr(text, '\'')) {
-        char *end = strchr(++name, '\'');
-        if (!end)
-            return;
-        *end = '\0';
-        text = end + 1;
-        if (*text != ':')
-            continue;
-        text += 1 + strspn(text + 1, " ");
-        char *value = text + (*text == '\'');
-        text = value + strcspn(value, "',}");
-        if (!*text)
-            return;
-        *text++ = '\0';
-        add_value(m, name, value);
-    }
+    for (size_t k = 0; k < n; k++)
+        if (tern_intake_shown_counts(i, step, pairs[k].name, pairs[k].text) || step < 0)
+            tern_intake_printed_add(i->m, pairs[k].name, pairs[k].text);
+    i->shown_step = step >= 0 ? step : i->shown_step;
+    *ret_step = step;
 }
 
 /* The groups of a match become values, in i->words. */
@@ -112,99 +101,14 @@ static void groups(struct tern_intake *i, struct row *r, const char *line, const
         if (strcmp(name, "step") == 0)
             tern_str_int(text, 0, TERN_LEDGER_STEP_MAX, &m->step);
         else if (strcmp(name, "@pairs") == 0)
-            add_pairs(m, text, &m->step);
+            add_pairs(i, text, &m->step);
         else
-            add_value(m, name, text);
+            tern_intake_printed_add(m, name, text);
     }
     if (m->step >= 0)
         record_once(i, r, m);
     else if (m->n)
         i->left[r->kind == TERN_INTAKE_PATTERN_PAIRS ? LEFT_BAR : LEFT_PATTERN]++;
-}
-
-/* ------------------------------------------------------------------ Hugging Face's dicts and bar
- */
-
-void tern_intake_printed_forget(struct tern_intake *i, size_t n)
-{
-    for (size_t k = 0; k < n; k++)
-        free(i->dicts[k].line);
-    i->n_dicts -= n;
-    memmove(i->dicts, i->dicts + n, i->n_dicts * sizeof *i->dicts);
-}
-
-/* The bar was cleared, a line was printed and the bar is drawn again, at `step`.  When only the
- * trainer prints, each such redraw belongs to one dict of values, in order.  Other lines may be
- * printed so, too, and dicts without a redraw: equal epochs are one step, different ones are not.
- */
-static void place_dicts(struct tern_intake *i, int64_t step)
-{
-    struct dict *d = i->dicts;
-    size_t n = 1, known = strcmp(d->epoch, i->epoch) == 0;
-
-    while (n < i->n_dicts && strcmp(d[n].epoch, d->epoch) == 0)
-        n++;
-    if (step == i->step && i->epoch[0] && !known)
-        return; /* again of the last step */
-    if (step != i->step && known &&
-        n < i->n_dicts) { /* printed after their redraw: they have their step */
-        tern_intake_printed_forget(i, n);
-        place_dicts(i, step);
-        return;
-    }
-    snprintf(i->epoch, sizeof i->epoch, "%s", d->epoch);
-    i->step = step;
-    for (size_t k = 0; k < n; k++) {
-        tern_intake_metric_clear(i->m);
-        i->m->step = step;
-        add_dict(i->m, d[k].line);
-        /* A bar at 0 may be of a run that begins or of one that resumes. */
-        if (step > 0)
-            tern_intake_record_or_warn(i, i->m);
-        else
-            i->left[LEFT_DICT]++;
-    }
-    tern_intake_printed_forget(i, n);
-}
-
-static void bar(struct tern_intake *i, const char *line, const regmatch_t *match)
-{
-    int64_t step = strtoll(line + match[1].rm_so, NULL, 10);
-    int64_t total = strtoll(line + match[2].rm_so, NULL, 10);
-
-    if (strstr(line, "\033[A")) /* the bar of an evaluation, below the one of training */
-        return;
-    /* The bar of training comes first, unless another bar has ended before it. */
-    if (i->bar_total < 0 || (!i->trained && i->bar_step == i->bar_total))
-        i->bar_total = total;
-    if (total != i->bar_total)
-        return;
-    i->bar_step = step;
-    if (i->cleared && i->n_dicts)
-        place_dicts(i, step);
-    i->cleared = false;
-}
-
-void tern_intake_printed_give_up(struct tern_intake *i)
-{
-    i->left[LEFT_DICT] += strcmp(i->dicts[0].epoch, i->epoch) != 0;
-    tern_intake_printed_forget(i, 1);
-}
-
-/* Only a dict with an epoch comes from Trainer. */
-static void dict(struct tern_intake *i, int64_t wall_ns, const char *line)
-{
-    const char *epoch = strstr(line, "'epoch': ");
-
-    if (!epoch)
-        return;
-    i->trained |= !strstr(line, "'eval_");
-    if (i->n_dicts == DICTS_MAX)
-        tern_intake_printed_give_up(i);
-    struct dict *d = &i->dicts[i->n_dicts++];
-    *d = (struct dict){.line = tern_strdup(line), .wall_ns = wall_ns};
-    epoch += strlen("'epoch': ");
-    snprintf(d->epoch, sizeof d->epoch, "%.4g", strtod(epoch + (*epoch == '\''), NULL));
 }
 
 /* ------------------------------------------------------------------ a line */
@@ -214,8 +118,7 @@ static bool blank(const char *line)
     return line[strspn(line, " ")] == '\0';
 }
 
-void tern_intake_take_printed(struct tern_intake *i, int64_t wall_ns, const char *line, size_t len,
-                              bool whole)
+void tern_intake_take_printed(struct tern_intake *i, const char *line, size_t len, bool whole)
 {
     regmatch_t match[TERN_RECIPE_GROUPS + 1];
 
@@ -228,9 +131,10 @@ void tern_intake_take_printed(struct tern_intake *i, int64_t wall_ns, const char
             regexec(&r->regex, line, TERN_RECIPE_GROUPS + 1, match, 0) != 0)
             continue;
         if (r->kind == TERN_INTAKE_PATTERN_DICT)
-            dict(i, wall_ns, line);
+            tern_intake_dicts_take(i, line);
         else if (r->kind == TERN_INTAKE_PATTERN_BAR)
-            bar(i, line, match);
+            tern_intake_dicts_bar(i, line, strtoll(line + match[1].rm_so, NULL, 10),
+                                  strtoll(line + match[2].rm_so, NULL, 10));
         else
             groups(i, r, line, match);
     }

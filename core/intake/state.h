@@ -2,6 +2,8 @@
  *
  *     intake.c     opens and closes it, writes to the ledger; TERN_METRIC_FD; event files
  *     printed.c    values in lines of stdout and stderr, and their steps
+ *     dicts.c      Hugging Face's dicts, and the bar that gives their steps
+ *     shown.c      which values of Lightning's bar are of the step that it shows
  *     patterns.c   the lines that known trainers print
  */
 #ifndef TERN_INTAKE_STATE_H
@@ -18,7 +20,8 @@
 
 enum {
     LINE_MAX_BYTES = 4096, /* that patterns look at: a line of values is shorter */
-    DICTS_MAX = 64,        /* that wait for their bar; many come at once after a delay */
+    DICTS_MAX = 1024,      /* that wait for their bar; many come at once after a delay */
+    SHOWN_MAX = 256,       /* names in a bar */
     KNOWN_MAX = 16,        /* patterns of all known trainers */
     ROWS_MAX = TERN_RECIPE_PATTERNS + KNOWN_MAX,
 };
@@ -34,13 +37,19 @@ struct row {
 };
 
 /* Values without a certain step are left out and counted. */
-enum left { LEFT_DICT, LEFT_BAR, LEFT_PATTERN, N_LEFT };
+enum left { LEFT_DICT, LEFT_LATE, LEFT_BAR, LEFT_SHOWN, LEFT_PATTERN, N_LEFT };
 
 /* Hugging Face's dict of values until its bar comes. */
 struct dict {
     char *line;
-    char epoch[16]; /* "%.4g": as its progress bar's dicts have it */
-    int64_t wall_ns;
+    int64_t at_ns; /* clock_ns when it came */
+};
+
+/* A name in Lightning's bar. */
+struct shown {
+    char *name, *text; /* its value as shown last */
+    bool from_start;   /* it was in the first bar that had a step */
+    bool stale;        /* its text did not change when the step last did */
 };
 
 struct tern_intake {
@@ -58,11 +67,18 @@ struct tern_intake {
     /* Hugging Face's: tqdm.write clears the bar, prints the dict and draws the bar again */
     struct dict dicts[DICTS_MAX]; /* oldest first */
     size_t n_dicts;
-    bool cleared;   /* a bar was, and no bar of training has come since */
-    char epoch[16]; /* of the last dict that got a step, "" for none; and its step */
-    int64_t step;
+    int64_t steps[DICTS_MAX]; /* of the redraws since, no more than dicts */
+    size_t n_steps;
+    char *newest;                /* the newest dict's values, as dicts.c compares them; or NULL */
+    bool cleared;                /* a bar was, and no bar of training has come since */
+    bool stopped;                /* the steps of dicts are not certain any more */
+    int64_t clock_ns, ticked_ns; /* time in which this process ran; the last tick */
     int64_t bar_step, bar_total; /* -1: none seen */
     bool trained;                /* a dict of training came: the bar before it was its bar */
+    /* Lightning's bar */
+    struct shown shown[SHOWN_MAX];
+    size_t n_shown;
+    int64_t shown_step; /* -1: none yet */
     uint64_t left[N_LEFT];
     /* event files: values of one step together */
     struct tern_intake_metric *events;
@@ -78,9 +94,28 @@ void tern_intake_record_or_warn(struct tern_intake *i, const struct tern_intake_
 
 /* ---- printed.c */
 
-/* The oldest dict waited too long: no bar gives its step. */
-void tern_intake_printed_give_up(struct tern_intake *i);
+/* Add a value, unless `text` is no number or `name` no metric's. */
+void tern_intake_printed_add(struct tern_intake_metric *m, const char *name, const char *text);
+
+/* ---- dicts.c */
+
+/* A line that is a dict. */
+void tern_intake_dicts_take(struct tern_intake *i, const char *line);
+/* A line that is a bar at `step` of `total`. */
+void tern_intake_dicts_bar(struct tern_intake *i, const char *line, int64_t step, int64_t total);
+/* Give up dicts that wait for too long; at the `end` all. */
+void tern_intake_dicts_tick(struct tern_intake *i, int64_t now_ns, int end);
+/* No dict's step is certain from here on. */
+void tern_intake_dicts_stop(struct tern_intake *i);
 /* Free the `n` oldest dicts. */
-void tern_intake_printed_forget(struct tern_intake *i, size_t n);
+void tern_intake_dicts_forget(struct tern_intake *i, size_t n);
+
+/* ---- shown.c */
+
+/* A bar at `step` (-1: it tells none) shows the value `text` under a name; is it of this step? Call
+ * it for all names of a bar before i->shown_step becomes its step. */
+bool tern_intake_shown_counts(struct tern_intake *i, int64_t step, const char *name,
+                              const char *text);
+void tern_intake_shown_free(struct tern_intake *i);
 
 #endif

@@ -116,8 +116,9 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
 {
     struct sink *k = self;
 
+    (void)wall_ns;
     if (stream != 'm')
-        tern_intake_take_printed(k->intake, wall_ns, text, len, whole);
+        tern_intake_take_printed(k->intake, text, len, whole);
 }
 
 /* Lines of the descriptor are taken only whole: a line of a killed writer may end within a number.
@@ -161,9 +162,11 @@ static void lost(void *self, char stream, uint64_t lines, bool inside)
     for (int i = 0; i < N_STREAMS; i++)
         if (stream == stream_names[i])
             tern_logs_lines_gap(&k->lines[i], inside);
-    if (stream == stream_names[METRIC] && k->intake)
+    if (k->intake && stream == stream_names[METRIC])
         tern_intake_note_lost(k->intake, lines);
-    else if (k->log && lines)
+    else if (k->intake)
+        tern_intake_note_gap(k->intake);
+    if (k->log && lines && stream != stream_names[METRIC])
         tern_logs_file_add_lost(k->log, lines);
 }
 

@@ -51,9 +51,9 @@ static void see_line(void *self, int64_t ns, char stream, const char *text, size
 {
     char *copy = malloc(len + 1);
 
-    (void)stream;
+    (void)ns, (void)stream;
     memcpy(copy, text, len + 1);
-    tern_intake_take_printed(self, ns, copy, len, whole);
+    tern_intake_take_printed(self, copy, len, whole);
     tern_intake_take_metrics(self, copy, len);
     free(copy);
 }

@@ -67,6 +67,7 @@ class Model(L.LightningModule):
         self.log("train_loss", loss, prog_bar=True)
         if options.get("tells"):
             self.log("global_step", float(self.global_step), prog_bar=True)
+            self.told = self.global_step
             history.setdefault(f"train_loss {self.global_step}", []).append(float(loss))
         return loss
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=0.01)
@@ -75,12 +76,22 @@ class Model(L.LightningModule):
             json.dump(history, open("history.json", "w"))
             os.unlink("break"); sys.stdout.flush(); sys.stderr.flush(); os._exit(75)
 
+class Validates(Model):
+    def validation_step(self, batch, i):
+        self.log("val_loss", ((self.l(batch[0]) - batch[1]) ** 2).mean(), prog_bar=True)
+    def on_validation_epoch_end(self):
+        if hasattr(self, "told"):
+            history.setdefault(f"val_loss {self.told}", []).append(float(self.trainer.callback_metrics["val_loss"]))
+    def on_train_epoch_end(self):
+        self.log("ended_epoch", float(self.current_epoch), prog_bar=True)
+
 bar = RichProgressBar() if options.get("rich") else TQDMProgressBar(refresh_rate=1)
 logger = L.pytorch.loggers.TensorBoardLogger(".") if options.get("logger") else False
 t = L.Trainer(max_steps=50, accelerator="cpu", logger=logger, log_every_n_steps=1, enable_model_summary=False,
               callbacks=[ModelCheckpoint(dirpath="made", every_n_train_steps=10, save_top_k=-1), bar], accumulate_grad_batches=options.get("accumulate", 1))
 saved = sorted((os.path.join("made", f) for f in os.listdir("made")), key=os.path.getmtime) if os.path.isdir("made") else []
-t.fit(Model(), torch.utils.data.DataLoader(Rows(), batch_size=4), ckpt_path=saved[-1] if saved else None)
+batches = torch.utils.data.DataLoader(Rows(), batch_size=4)
+t.fit(*([Validates(), batches, batches] if options.get("validates") else [Model(), batches]), ckpt_path=saved[-1] if saved else None)
 json.dump(history, open("history.json", "w"))
 PY
 # What the ledger has against what the trainer says: how many are there, missing, at no step of theirs.
@@ -88,7 +99,7 @@ cat >compare.py <<'PY'
 import json, subprocess, sys
 want = {k: v if isinstance(v, list) else [v] for k, v in json.load(open("history.json")).items()}
 rows = json.loads(subprocess.check_output(["tern", "ledger", "sql", "-r", "latest", "--json", "--max-rows", "0", "select step, name, value from step"]))
-names = {k.split()[0] for k in want} | {"train_loss"}
+names = {k.split()[0] for k in want} | {"train_loss", "loss", "val_loss", "ended_epoch"}
 got = {f"{r['name']} {r['step']}": float(r["value"]) for r in rows if r["name"] in names}
 close = lambda a, b: abs(a - b) <= 6e-3 * max(abs(b), 0.1)
 wrong = [k for k, v in got.items() if not any(close(v, w) for w in want.get(k, []))]
@@ -99,7 +110,7 @@ try() { # NAME SCRIPT METRICS OPTIONS broken|whole
     rm -rf made history.json break lightning_logs; mkdir -p "$1"
     [ "$5" = whole ] || touch break
     export TERN_LEDGER=$WORK/$1/ledger OPTIONS=$4
-    printf 'version: 1\nname: %s\nledger: {dir: %s}\nlaunch: {restarts: 2}\nworkload: {command: [python3, %s], metrics: [%s]}\n' "$1" "$TERN_LEDGER" "$2" "$3" >run.yaml
+    printf 'version: 1\nname: %s\nledger: {dir: %s}\nlaunch: {restarts: 2}\nworkload: {command: %s, metrics: [%s]}\n' "$1" "$TERN_LEDGER" "${COMMAND:-[python3, $2]}" "$3" >run.yaml
     run tern run run.yaml; status 0 "$1, $5"
     read -r there missing wrong < <(python3 compare.py 2>compared)
     is "$wrong" 0 "$1, $5: no value at a step that is not its own"
@@ -117,7 +128,13 @@ for how in whole broken; do
     try none hf.py hf '{"disable_tqdm": true}' $how; is "$there" 0 "without a bar nothing"; word "workload.metrics: hf: "
 done
 TALKS=1 try talks hf.py hf '{}' broken; is "$missing" 0 "dicts that a callback prints come to no other step"
+# Stdout that comes later than the bar on stderr, and both together.
+COMMAND='[sh, -c, "python3 hf.py | tee train.log"]' try tee hf.py hf '{}' whole
+COMMAND='[sh, -c, "python3 hf.py 2>&1 | tee train.log"]' try both hf.py hf '{}' whole; is "$missing" 0 "both streams through one pipe keep their order"
+COMMAND='[sh, -c, "python3 hf.py | sort"]' try held hf.py hf '{}' whole; is "$there" 0 "dicts that a filter holds back get no step"; word "workload.metrics: hf: "
+COMMAND='[env, -u, PYTHONUNBUFFERED, python3, hf.py]' try buffered hf.py hf '{}' whole; is "$there" 0 "nor do those in a buffer"; word "workload.metrics: hf: "
 for how in whole broken; do
+    try validates pl.py lightning '{"tells": true, "validates": true}' $how; is "$missing" 0 "a validation's value stands once, at its step"; word "workload.metrics: lightning: "
     try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "workload.metrics: lightning: "
     try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "one that shows global_step does"
     try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "with accumulation, too"

@@ -84,10 +84,15 @@ static char *recorded(const char *config, int64_t rank, const char *const *print
         char *copy = tern_strdup(*printed);
         if (copy[0] == '>')
             tern_intake_take_metrics(i, copy + 1, strlen(copy + 1));
+        else if (strcmp(copy, "gap") == 0)
+            tern_intake_note_gap(i);
+        else if (strcmp(copy, "pause") == 0) /* ten seconds */
+            for (int k = 0; k < 40; k++)
+                tern_intake_tick(i, now += second / 4, false);
         else if (copy[0] == '~') /* the line pauses here */
-            tern_intake_take_printed(i, now, copy + 1, strlen(copy + 1), false);
+            tern_intake_take_printed(i, copy + 1, strlen(copy + 1), false);
         else
-            tern_intake_take_printed(i, now, copy, strlen(copy), true);
+            tern_intake_take_printed(i, copy, strlen(copy), true);
         free(copy);
     }
     tern_intake_tick(i, now, true);
@@ -158,12 +163,13 @@ static void printed_by_hugging_face(void)
                   " 50%|#####     | 5/10 [00:01<00:01,  4.00it/s]\033[A",
                   "  2%|#         | 11/500 [00:12<09:01,  1.10s/it]", "        ",
                   "{'loss': '2.25', 'grad_norm': 'nan', 'learning_rate': '9e-06', 'epoch': '0.04'}",
+                  " 60%|######    | 6/10 [00:01<00:01,  4.00it/s]",
                   "  4%|#         | 20/500 [00:22<08:50,  1.10s/it]"),
            "epoch 10:0.02 20:0.04\ngrad_norm 10:0.5 20:nan\nlearning_rate 10:1e-05 20:9e-06\n"
            "loss 10:2.5 20:2.25\n");
     values("Hugging Face after other bars", "known\thf\n", 0,
            PIECES("100%|##########| 8/8 [00:01<00:00,  8.00it/s]",
-                  "{'learning_rate': 1e-05, 'steps': 500}",
+                  "{'learning_rate': 1e-05, 'steps': 500}", "   ",
                   "  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': 2.5, 'epoch': 0.02}",
                   "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
                   "{'loss': 2.25, 'epoch': 1}",
@@ -195,15 +201,74 @@ static void printed_by_hugging_face(void)
            "");
 }
 
+/* Where stdout goes through a buffer or another program, dicts come after their redraws. */
+static void late_dicts(void)
+{
+    values("a dict later than its redraw comes to no step, and no other after it", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': 2.5, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]",
+                  "{'loss': 2.25, 'epoch': 0.04}", "   ",
+                  "  6%|#         | 30/500 [00:33<09:01,  1.10s/it]",
+                  "{'loss': 2.125, 'epoch': 0.06}", "   ", "{'loss': 2, 'epoch': 0.08}",
+                  "  8%|#         | 40/500 [00:44<09:01,  1.10s/it]"),
+           "epoch 10:0.02\nloss 10:2.5\n");
+    values("dicts that a buffer held back come to no step", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]",
+                  "{'loss': 2.5, 'epoch': 0.02}", "{'loss': 2.25, 'epoch': 0.04}", "   ",
+                  "{'loss': 2.125, 'epoch': 0.06}", "  6%|#         | 30/500 [00:33<, 1.10s/it]"),
+           "");
+    values("steps whose printed epochs are equal stay apart", "known\thf\n", 0,
+           PIECES("  0%|          | 0/900000 [00:00<?, ?it/s]", "{'loss': '9', 'epoch': '12.34'}",
+                  "{'loss': '8', 'epoch': '12.34'}", "{'eval_loss': '7', 'epoch': '12.34'}", "   ",
+                  "  0%|          | 10/900000 [00:11<, 1.10s/it]", "   ",
+                  "  0%|          | 20/900000 [00:11<, 1.10s/it]", "   ",
+                  "  0%|          | 20/900000 [00:11<, 1.10s/it]", "   ",
+                  "{'loss': '6', 'epoch': '12.34'}",
+                  "  0%|          | 30/900000 [00:11<, 1.10s/it]"),
+           "epoch 10:12.34 20:12.34 30:12.34\neval_loss 20:7\nloss 10:9 20:8 30:6\n");
+    values("a dict that gets no redraw leaves no step to those beside it", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'mine': 1, 'epoch': 0.01}",
+                  "{'loss': 2.5, 'epoch': 0.02}", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "pause", "   ",
+                  "{'loss': 2.25, 'epoch': 0.04}",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+           "");
+    values("a dict that gets no redraw for seconds is left out alone", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'mine': 1, 'epoch': 0.01}", "pause",
+                  "   ", "{'loss': 2.5, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]"),
+           "epoch 10:0.02\nloss 10:2.5\n");
+    values("after lost output no dict has a certain step", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'loss': 2.5, 'epoch': 0.02}", "gap",
+                  "   ", "{'loss': 2.25, 'epoch': 0.04}",
+                  "  6%|#         | 30/500 [00:33<09:01,  1.10s/it]"),
+           "");
+    values("a callback that prints each dict before the bar does, and a part of it", "known\thf\n",
+           0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]",
+                  "{'loss': 2.50001, 'lr': 0.1, 'epoch': 0.0200001}",
+                  "{'loss': '2.5', 'lr': '0.1', 'epoch': '0.02'}",
+                  "{'loss': 2.25, 'lr': 0.1, 'epoch': 0.0400001}", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "{'loss': 2.25, 'epoch': 0.04}", "{'loss': '2.25', 'lr': '0.1', 'epoch': '0.04'}",
+                  "   ", "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+           "epoch 10:0.0200001 20:0.0400001\nloss 10:2.50001 20:2.25\nlr 10:0.1 20:0.1\n");
+}
+
 static void printed_by_lightning(void)
 {
-    values(
-        "Lightning's bar with the step", "known\tlightning\n", 0,
-        PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
-               "v_num=0, train_loss=2.310, global_step=2.000]",
-               "Training: |          | 4/? [00:00<00:00, 28.1it/s, loss=1.5, global_step=12345.0]",
-               "Epoch 1:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, loss=9, global_step=1e+3]"),
-        "loss 12345:1.5\ntrain_loss 2:2.31\n");
+    values("Lightning's bar with the step", "known\tlightning\n", 0,
+           PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+                  "v_num=0, train_loss=2.310, global_step=2.000]",
+                  "Epoch 1:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, train_loss=9, "
+                  "global_step=1e+3]"),
+           "train_loss 2:2.31\n");
+    values("a bar without a length", "known\tlightning\n", 0,
+           PIECES("Training: |    | 4/? [00:00<00:00, 28.1it/s, loss=1.5, global_step=12345.0]"),
+           "loss 12345:1.5\n");
     values("Lightning's bar without the step", "known\tlightning\n", 0,
            PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
                   "v_num=0, train_loss=2.310]",
@@ -222,6 +287,48 @@ static void printed_by_lightning(void)
                "a=1, step=5]",
                "Epoch 0:  60%|##   | 6/10 [00:01<00:01,  4.21it/s, loss=3, step=9007199254740993]"),
         "a 5:1\nepoch 1:0.02\n");
+}
+
+/* A bar at a step, in the shape of Lightning's. */
+#define EPOCH(values, step)                                                                        \
+    "Epoch 1:  20%|##  | 1/5 [00:01<00:01,  4.21it/s, " values ", global_step=" step "]"
+
+/* Lightning's bar shows what was logged last, of whatever step that was. */
+static void shown_by_lightning(void)
+{
+    values("a validation's value that the bar still shows is no value of later steps",
+           "known\tlightning\n", 0,
+           PIECES("Epoch 0:   0%|    | 0/5 [00:00<?, ?it/s]", EPOCH("loss=9", "0.000"),
+                  EPOCH("loss=9", "0.000"), EPOCH("loss=8", "1.000"),
+                  EPOCH("loss=8, val_loss=5", "1.000"), EPOCH("loss=8, val_loss=5", "1.000"),
+                  EPOCH("loss=7, val_loss=5", "2.000"), EPOCH("loss=6, val_loss=5", "3.000"),
+                  EPOCH("loss=6, val_loss=4", "3.000"), EPOCH("loss=5, val_loss=4", "4.000")),
+           "loss 0:9 1:8 2:7 3:6 4:5\nval_loss 1:5 3:4\n");
+    values("a value that is first shown with the next epoch's first step is left out",
+           "known\tlightning\n", 0,
+           PIECES(EPOCH("loss=9", "0.000"), EPOCH("loss=8", "1.000"),
+                  EPOCH("loss=7, acc_epoch=0.5", "2.000"), EPOCH("loss=6, acc_epoch=0.5", "3.000"),
+                  EPOCH("loss=5, acc_epoch=0.6", "4.000")),
+           "loss 0:9 1:8 2:7 3:6 4:5\n");
+    values("a value that a bar without a step has shown is not of the first step",
+           "known\tlightning\n", 0,
+           PIECES("Epoch 1:   0%|    | 0/5 [00:00<?, ?it/s, val_loss=5]",
+                  EPOCH("val_loss=5, loss=9", "20.00"), EPOCH("val_loss=5, loss=8", "21.00")),
+           "loss 20:9 21:8\n");
+    values("a value that is shown again is not known to be of the new step", "known\tlightning\n",
+           0,
+           PIECES(EPOCH("loss=9, lr=1", "0.000"), EPOCH("loss=9, lr=1", "1.000"),
+                  EPOCH("loss=8, lr=1", "2.000"), EPOCH("loss=7, lr=2", "3.000")),
+           "loss 0:9 2:8 3:7\nlr 0:1 3:2\n");
+    values("where bars leave out steps, only what changes with each counts", "known\tlightning\n",
+           0,
+           PIECES(EPOCH("loss=9, norm=1", "9.000"), EPOCH("loss=8, norm=1", "19.00"),
+                  EPOCH("loss=7, norm=2", "29.00")),
+           "loss 9:9 19:8 29:7\nnorm 9:1\n");
+    values("steps of several batches each", "known\tlightning\n", 0,
+           PIECES(EPOCH("loss=9", "0.000"), EPOCH("loss=8", "0.000"), EPOCH("loss=7", "1.000"),
+                  EPOCH("loss=6", "1.000")),
+           "loss 0:8 1:6\n");
 }
 
 static void printed_for_patterns(void)
@@ -399,7 +506,9 @@ int main(void)
     grammar();
     printed_by_nxd();
     printed_by_hugging_face();
+    late_dicts();
     printed_by_lightning();
+    shown_by_lightning();
     printed_for_patterns();
     event_files();
     tern_fs_remove_tree(work, NULL);

@@ -235,7 +235,7 @@ void tern_intake_tick(struct tern_intake *i, int64_t now_ns, int end)
         return;
     for (size_t k = 0; k < i->n_tb; k++)
         if (i->tb[k])
-            tern_intake_tb_look(i->tb[k], take_event, i);
+            tern_intake_tb_look(i->tb[k], take_event, i, end);
     flush_events(i);
     i->tb_next_ns = now_ns + EVENT_FILES_S * second;
 }
@@ -268,6 +268,16 @@ static void report_lost(struct tern_intake *i)
     tern_intake_add_event(i, "gap", "warn", text);
 }
 
+/* What is left out is in the rank's log and in the ledger. */
+static void tell(struct tern_intake *i, const char *text)
+{
+    char whole[600];
+
+    snprintf(whole, sizeof whole, "workload.metrics: %s", text);
+    tern_warn("rank %" PRId64 ": %s", i->rank, whole);
+    tern_intake_add_event(i, "metrics", "warn", whole);
+}
+
 static void report_left(struct tern_intake *i, enum left kind)
 {
     static const char *const why[N_LEFT] = {
@@ -291,12 +301,21 @@ static void report_left(struct tern_intake *i, enum left kind)
         [LEFT_PATTERN] = "%" PRIu64 " lines that match a pattern without a group 'step' are left "
                          "out: their step is not known",
     };
-    char text[500], whole[600];
+    char text[500];
 
     snprintf(text, sizeof text, why[kind], i->left[kind]);
-    snprintf(whole, sizeof whole, "workload.metrics: %s", text);
-    tern_warn("rank %" PRId64 ": %s", i->rank, whole);
-    tern_intake_add_event(i, "metrics", "warn", whole);
+    tell(i, text);
+}
+
+static void report_unsure(struct tern_intake *i, const struct tern_intake_tb *t)
+{
+    char text[500];
+
+    snprintf(text, sizeof text,
+             "{tensorboard: %.200s}: event files are left out: several programs write there, and "
+             "which are this run's is not known. Give each run a folder of its own",
+             tern_intake_tb_dir(t));
+    tell(i, text);
 }
 
 void tern_intake_close(struct tern_intake *i)
@@ -310,6 +329,9 @@ void tern_intake_close(struct tern_intake *i)
     for (int k = 0; k < N_LEFT; k++)
         if (i->left[k])
             report_left(i, (enum left)k);
+    for (size_t k = 0; k < i->n_tb; k++)
+        if (i->tb[k] && tern_intake_tb_is_unsure(i->tb[k]))
+            report_unsure(i, i->tb[k]);
     if (i->lost)
         report_lost(i);
     if (i->spool && tern_ledger_spool_close(i->spool, &err) < 0)

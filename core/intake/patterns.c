@@ -37,8 +37,9 @@ const struct tern_intake_pattern tern_intake_patterns[] = {
     {"nxd", TERN_INTAKE_PATTERN_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
     /* transformers, src/transformers/trainer_callback.py: ProgressCallback and PrinterCallback
      * print the dict of the logs, numbers since 5.0 as texts; tqdm's bar without a word before it
-     * counts optimizer steps. */
-    {"hf", TERN_INTAKE_PATTERN_DICT, "{'", "^ *[{]'.*[}] *$", NULL},
+     * counts optimizer steps.  Where stdout and stderr are one stream, the bar of an evaluation is
+     * cleared before the dict, and ends with the cursor's way back up. */
+    {"hf", TERN_INTAKE_PATTERN_DICT, "{'", "^(\033\\[A| )*[{]'.*[}] *$", NULL},
     {"hf", TERN_INTAKE_PATTERN_BAR, "%|", "^ *[0-9]+%[|][^|]*[|] *([0-9]+)/([0-9]+) \\[", bar},
     /* lightning, src/lightning/pytorch/callbacks/progress/tqdm_progress.py: a bar an epoch, which
      * counts batches: with accumulation, another end of the last epoch or after a resume those are

@@ -5,6 +5,8 @@
  *     dicts.c      Hugging Face's dicts, and the bar that gives their steps
  *     shown.c      which values of Lightning's bar are of the step that it shows
  *     patterns.c   the lines that known trainers print
+ *     writers.c    which event files are this task's
+ *     tags.c       names of metrics for the tags of event files
  */
 #ifndef TERN_INTAKE_STATE_H
 #define TERN_INTAKE_STATE_H

@@ -4,6 +4,8 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/intake/tags.h"
+#include "core/intake/writers.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,6 +22,8 @@ enum {
     LOOK_BYTES = 32 << 20, /* of a file in one look */
     FRAME = 16,            /* bytes of a record beside its data */
     SKEW_S = 3600,         /* how far a storage's clock may be behind this node's */
+    EARLY_S = 2,           /* ...and the clock of the node where a file was made */
+    TRIES = 2,             /* a file's writer runs when the file is new, or never again */
 };
 
 /* ------------------------------------------------------------------ protobuf */
@@ -260,7 +264,12 @@ int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take
 
 struct file {
     char *path;
-    ino_t inode;
+    const char *folder; /* below the folder that is read, ended by `folder_len` */
+    size_t folder_len;
+    struct tern_intake_writer writer;
+    enum tern_intake_owner owner;
+    int tries;
+    struct stat st; /* as of the last look */
     uint64_t offset;
     bool damaged;
 };
@@ -271,9 +280,13 @@ struct tern_intake_tb {
     struct file *files;
     size_t n;
     char *chunk;
-    tern_intake_tb_take *take; /* during a look */
+    struct tern_intake_tags *tags;
+    struct tern_intake_writers *writers;
+    const struct file *reads;  /* during a look */
+    tern_intake_tb_take *take; /* likewise */
     void *self;
-    bool reported;
+    bool full, unsure; /* too many files; files of several writers */
+    bool looked;       /* at processes */
 };
 
 struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s)
@@ -286,7 +299,9 @@ struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s)
     t->since_s = since_s;
     t->files = tern_alloc(FILES_MAX, sizeof *t->files, "event files", NULL);
     t->chunk = tern_alloc(1, CHUNK, "event files", NULL);
-    if (t->files && t->chunk)
+    t->tags = tern_intake_tags_open();
+    t->writers = tern_intake_writers_open();
+    if (t->files && t->chunk && t->tags && t->writers)
         return t;
     tern_intake_tb_close(t);
     return NULL;
@@ -299,6 +314,8 @@ void tern_intake_tb_close(struct tern_intake_tb *t)
     for (size_t i = 0; i < t->n; i++)
         free(t->files[i].path);
     free(t->files);
+    tern_intake_tags_close(t->tags);
+    tern_intake_writers_close(t->writers);
     free(t->chunk);
     free(t->dir);
     free(t);
@@ -310,21 +327,38 @@ static struct file *find_file(struct tern_intake_tb *t, const char *path)
         if (strcmp(t->files[i].path, path) == 0)
             return &t->files[i];
     if (t->n == FILES_MAX) {
-        if (!t->reported)
+        if (!t->full)
             tern_warn("%s: more than %d event files; the others are not read", t->dir, FILES_MAX);
-        t->reported = true;
+        t->full = true;
         return NULL;
     }
-    t->files[t->n].path = tern_strdup(path);
-    return &t->files[t->n++];
+    struct file *f = &t->files[t->n++];
+    f->path = tern_strdup(path);
+    f->folder = f->path + strlen(t->dir);
+    f->folder += *f->folder == '/';
+    const char *name = strrchr(f->path, '/') + 1;
+    f->folder_len = name > f->folder ? (size_t)(name - 1 - f->folder) : 0;
+    tern_intake_writer_read(&f->writer, name);
+    return f;
 }
 
 static void since(void *self, const struct tern_intake_tb_value *v)
 {
     struct tern_intake_tb *t = self;
+    const struct file *f = t->reads;
+    struct tern_intake_tb_value named = *v;
 
-    if (v->wall_s >= t->since_s)
-        t->take(t->self, v);
+    if (v->wall_s < t->since_s)
+        return;
+    if (!v->restart) {
+        char *folder = strndup(f->folder, f->folder_len);
+        if (!folder)
+            return;
+        tern_intake_tags_name(t->tags, folder, &f->writer, (size_t)(f - t->files), v->tag,
+                              named.tag, sizeof named.tag);
+        free(folder);
+    }
+    t->take(t->self, &named);
 }
 
 static void damaged(struct file *f)
@@ -349,19 +383,15 @@ static bool step_over(struct file *f, const char *head, uint64_t size)
     return true;
 }
 
-static void read_file(struct tern_intake_tb *t, const char *path, const struct stat *st)
+static void read_file(struct tern_intake_tb *t, struct file *f)
 {
-    struct file *f = find_file(t, path);
-    uint64_t bad = 0, limit, size = (uint64_t)st->st_size;
+    uint64_t bad = 0, limit, size = (uint64_t)f->st.st_size;
     size_t used;
 
-    if (!f)
-        return;
-    if (f->inode != st->st_ino || size < f->offset)
-        *f = (struct file){.path = f->path, .inode = st->st_ino};
     if (f->damaged || size == f->offset)
         return;
-    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    t->reads = f;
+    int fd = TERN_AGAIN(open(f->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     for (limit = f->offset + LOOK_BYTES; fd >= 0 && f->offset < limit;) {
         ssize_t n = pread(fd, t->chunk, CHUNK, (off_t)f->offset);
         if (n < 12)
@@ -378,7 +408,7 @@ static void read_file(struct tern_intake_tb *t, const char *path, const struct s
     if (fd >= 0)
         close(fd);
     if (bad)
-        tern_warn("%s: %llu damaged records left out", path, (unsigned long long)bad);
+        tern_warn("%s: %llu damaged records left out", f->path, (unsigned long long)bad);
 }
 
 /* A file not written to since is from an earlier run; a folder may keep thousands. */
@@ -387,30 +417,144 @@ static bool is_new(const struct tern_intake_tb *t, const struct stat *st)
     return (double)st->st_mtim.tv_sec >= t->since_s - SKEW_S;
 }
 
+static void note_file(struct tern_intake_tb *t, const char *path, const struct stat *st)
+{
+    struct file *f = find_file(t, path);
+
+    if (!f)
+        return;
+    if (f->st.st_ino != st->st_ino || (uint64_t)st->st_size < f->offset) {
+        f->offset = 0;
+        f->damaged = false;
+        f->owner = TERN_INTAKE_UNKNOWN;
+        f->tries = 0;
+    }
+    f->st = *st;
+}
+
+/* A folder's files come before those of the folders in it. */
 static void walk(struct tern_intake_tb *t, const char *dir, int depth)
 {
     struct dirent **entries = NULL;
     struct stat st;
     int n = scandir(dir, &entries, NULL, alphasort); /* names begin with their time */
 
-    for (int i = 0; i < n; i++) {
-        const char *name = entries[i]->d_name;
+    for (int i = 0; i < 2 * n; i++) {
+        const char *name = entries[i % n]->d_name;
         char *path = tern_strf("%s/%s", dir, name);
         if (name[0] != '.' && TERN_AGAIN(lstat(path, &st)) == 0) {
-            if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+            if (i >= n && S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
                 walk(t, path, depth + 1);
-            else if (S_ISREG(st.st_mode) && strstr(name, "tfevents") && is_new(t, &st))
-                read_file(t, path, &st);
+            else if (i < n && S_ISREG(st.st_mode) && strstr(name, "tfevents") && is_new(t, &st))
+                note_file(t, path, &st);
         }
         free(path);
-        free(entries[i]);
     }
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
     free(entries);
 }
 
-void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self)
+/* ------------------------------------------------------------------ whose files */
+
+/* Processes are looked at when there are new files, and once at the beginning: a short program may
+ * have ended when its files are seen. */
+static void find_owners(struct tern_intake_tb *t)
 {
+    bool fresh = !t->looked;
+
+    for (size_t i = 0; i < t->n; i++)
+        fresh = fresh || (t->files[i].owner == TERN_INTAKE_UNKNOWN && t->files[i].tries < TRIES);
+    if (fresh)
+        tern_intake_writers_look(t->writers);
+    t->looked = true;
+    for (size_t i = 0; i < t->n; i++) {
+        struct file *f = &t->files[i];
+        if (f->owner == TERN_INTAKE_UNKNOWN && f->tries < TRIES) {
+            f->tries++;
+            f->owner = tern_intake_writers_owner(t->writers, &f->writer, &f->st);
+        }
+    }
+}
+
+/* Made before this attempt began. */
+static bool is_early(const struct tern_intake_tb *t, const struct file *f)
+{
+    return f->writer.time_s >= 0 && (double)f->writer.time_s < t->since_s - EARLY_S;
+}
+
+/* A file of this node, closed, that tells no process: no other run is known to have written it. */
+static bool is_taken_anyway(const struct file *f)
+{
+    return f->owner == TERN_INTAKE_UNKNOWN && f->writer.pid < 0 &&
+           (!f->writer.host[0] || tern_intake_writer_is_here(&f->writer));
+}
+
+/* The trainer has ended, and no file is known to be ours (its writer was in a container, or had
+ * ended when its file was seen).  One writer's files are.  NULL: there is none, or more than one.
+ */
+static const struct file *assume(struct tern_intake_tb *t)
+{
+    for (int early = 1; early >= 0; early--) {
+        const struct file *one = NULL;
+        bool several = false;
+        for (size_t i = 0; i < t->n; i++) {
+            const struct file *f = &t->files[i];
+            if (f->owner != TERN_INTAKE_UNKNOWN || (!early && is_early(t, f)))
+                continue;
+            several = several || (one && !tern_intake_writer_same(&one->writer, &f->writer));
+            one = one ? one : f;
+        }
+        if (one && !several)
+            return one;
+        t->unsure = several;
+    }
+    return NULL;
+}
+
+/* Is there a file of a process of this node that had ended when its file was seen? */
+static bool missed_one(const struct tern_intake_tb *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct file *f = &t->files[i];
+        if (f->owner == TERN_INTAKE_UNKNOWN && f->writer.pid > 0 && !is_early(t, f) &&
+            tern_intake_writer_is_here(&f->writer))
+            return true;
+    }
+    return false;
+}
+
+void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self, bool end)
+{
+    const struct file *one = NULL;
+    bool known = false;
+
     t->take = take;
     t->self = self;
     walk(t, t->dir, 0);
+    find_owners(t);
+    for (size_t i = 0; i < t->n; i++)
+        known = known || t->files[i].owner == TERN_INTAKE_OURS ||
+                (is_taken_anyway(&t->files[i]) && !is_early(t, &t->files[i]));
+    if (end && known)
+        t->unsure = missed_one(t);
+    else if (end)
+        one = assume(t);
+    for (size_t i = 0; i < t->n; i++) {
+        struct file *f = &t->files[i];
+        if (f->owner == TERN_INTAKE_OURS || is_taken_anyway(f) ||
+            (one && f->owner == TERN_INTAKE_UNKNOWN &&
+             tern_intake_writer_same(&one->writer, &f->writer)))
+            read_file(t, f);
+    }
+}
+
+bool tern_intake_tb_is_unsure(const struct tern_intake_tb *t)
+{
+    return t->unsure;
+}
+
+const char *tern_intake_tb_dir(const struct tern_intake_tb *t)
+{
+    return t->dir;
 }

@@ -30,12 +30,20 @@ typedef void tern_intake_tb_take(void *self, const struct tern_intake_tb_value *
 int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take, void *self,
                          size_t *used, uint64_t *bad);
 
-/* All event files under a folder, which need not exist yet. */
+/* The event files under a folder, which need not exist yet, that this task writes: by the process
+ * in a file's name, or because one of its processes has the file open (writers.h).  A closed file
+ * of this node that tells no process is taken, too.  When none is known to be its own at the end of
+ * the trainer, the files of a single writer are taken. */
 struct tern_intake_tb;
 /* Events before `since_s` are passed over: earlier attempts have recorded them. */
 struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s);
-/* Take the records added since the last look. */
-void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self);
+/* Take the records added since the last look; a value's tag is its metric's name (tags.h).  `end`:
+ * the trainer has ended. */
+void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self, bool end);
+/* Are files left out since their writer is not known? */
+bool tern_intake_tb_is_unsure(const struct tern_intake_tb *t);
+/* The folder. */
+const char *tern_intake_tb_dir(const struct tern_intake_tb *t);
 void tern_intake_tb_close(struct tern_intake_tb *t);
 
 #endif

@@ -5,13 +5,10 @@
 #include "core/base/str.h"
 #include "core/intake/intake.h"
 #include "core/intake/metric.h"
-#include "core/intake/tensorboard.h"
 #include "core/ledger/ledger.h"
 #include "core/recipe/recipe.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static char work[] = "/tmp/tern-unit-intake-XXXXXX";
@@ -213,6 +210,16 @@ static void late_dicts(void)
                   "{'loss': 2.125, 'epoch': 0.06}", "   ", "{'loss': 2, 'epoch': 0.08}",
                   "  8%|#         | 40/500 [00:44<09:01,  1.10s/it]"),
            "epoch 10:0.02\nloss 10:2.5\n");
+    values("stdout and stderr in one stream", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': 2.5, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "  0%|          | 0/3 [00:00<?, ?it/s]\033[A", "    ", "    ",
+                  "\033[A{'eval_loss': 2, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "100%|##########| 3/3 [00:00<00:00, 9.00it/s]\033[A", "   \033[A", "   ",
+                  "{'loss': 2.25, 'epoch': 0.04}",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+           "epoch 10:0.02 20:0.04\neval_loss 10:2\nloss 10:2.5 20:2.25\n");
     values("dicts that a buffer held back come to no step", "known\thf\n", 0,
            PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
                   "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
@@ -229,6 +236,11 @@ static void late_dicts(void)
                   "{'loss': '6', 'epoch': '12.34'}",
                   "  0%|          | 30/900000 [00:11<, 1.10s/it]"),
            "epoch 10:12.34 20:12.34 30:12.34\neval_loss 20:7\nloss 10:9 20:8 30:6\n");
+}
+
+/* Dicts that other code than the bar's prints, and output that is lost. */
+static void other_dicts(void)
+{
     values("a dict that gets no redraw leaves no step to those beside it", "known\thf\n", 0,
            PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'mine': 1, 'epoch': 0.01}",
                   "{'loss': 2.5, 'epoch': 0.02}", "   ",
@@ -357,148 +369,6 @@ static void printed_for_patterns(void)
            "a/b 1:4\nloss 1:3 2:nan\n");
 }
 
-/* ------------------------------------------------------------------ event files */
-
-static size_t from_hex(const char *hex, char *to)
-{
-    size_t n = strlen(hex) / 2;
-
-    for (size_t i = 0; i < n; i++) {
-        unsigned v;
-        sscanf(hex + 2 * i, "%2x", &v);
-        to[i] = (char)v;
-    }
-    return n;
-}
-
-static void see_event(void *self, const struct tern_intake_tb_value *v)
-{
-    if (v->restart)
-        tern_buf_printf(self, "%.0f %" PRId64 " anew|", v->wall_s, v->step);
-    else
-        tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
-}
-
-/* Records of TensorFlow's own writer. */
-static const char version_record[] =
-    "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e45766"
-    "56e743a32eced8f9d";
-static const char simple[] =
-    "200000000000000029eda9500900004040fc54d94110072a130a110a0a747261696e2f"
-    "6c6f7373150000204055c9c66f";
-static const char tensor[] =
-    "34000000000000005e33175c0900004040fc54d94110072a270a250a0a747261696e2f"
-    "6c6f7373420808012a04000020404a0d0a090a077363616c617273200178a1af50";
-
-/* The first record of torch's SummaryWriter(purge_step=21), and the last of a session. */
-static const char session_start[] =
-    "0f000000000000006d532b090900000040fc54d94110153a0208013d8562bc";
-static const char session_stop[] = "0f000000000000006d532b090900000040fc54d94110153a0208029ca7baa0";
-
-static void event_records(void)
-{
-    char data[400];
-    struct tern_buf b = {0};
-    size_t used, n = 0;
-    uint64_t bad = 0;
-
-    n += from_hex(version_record, data + n);
-    size_t first = n;
-    n += from_hex(simple, data + n);
-    size_t second_end = n;
-    n += from_hex(tensor, data + n);
-    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 0,
-       "event files: whole records");
-    is(b.data, "1700000001 7 train/loss 2.5|1700000001 7 train/loss 2.5|",
-       "a simple value, and a tensor");
-    char session[80];
-    size_t m = from_hex(session_start, session);
-    m += from_hex(session_stop, session + m);
-    tern_buf_clear(&b);
-    ok(tern_intake_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
-       "sessions");
-    is(b.data, "1700000000 21 anew|", "a session's start gives the step where it goes on");
-    for (size_t cut = 0; cut < n; cut++) {
-        size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
-        tern_buf_clear(&b);
-        if (tern_intake_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
-            ok(0, "cut at %zu: used %zu, wanted %zu", cut, used, whole);
-    }
-    ok(bad == 0, "an event file may end anywhere without damage");
-    tern_buf_clear(&b);
-    data[first + 20] ^= 1;
-    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
-       "a flipped bit loses one record");
-    is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
-    data[first] ^= 1;
-    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
-       "a flipped bit in a length ends the file");
-    tern_buf_free(&b);
-}
-
-/* A file is followed while it grows; values older than the attempt do not count. */
-static void growing_file(const char *root, const char *dir)
-{
-    char data[400], *path = tern_strf("%s/x.tfevents.1", dir);
-    struct tern_buf b = {0};
-    struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
-    struct tern_intake_tb *late = tern_intake_tb_open(root, 1700000002);
-    tern_intake_tb_look(t, see_event, &b);
-    ok(b.len == 0, "a folder that does not exist yet gives no value");
-    tern_fs_mkdirs(dir, 0777, NULL);
-    size_t n = from_hex(version_record, data);
-    n += from_hex(simple, data + n);
-    FILE *f = fopen(path, "w");
-    fwrite(data, 1, n - 3, f);
-    fflush(f);
-    tern_intake_tb_look(t, see_event, &b);
-    ok(b.len == 0, "a record that is not whole yet gives no value");
-    fwrite(data + n - 3, 1, 3, f);
-    fclose(f);
-    tern_intake_tb_look(t, see_event, &b);
-    tern_intake_tb_look(t, see_event, &b);
-    is(b.data, "1700000001 7 train/loss 2.5|", "comes once, when it is");
-    tern_buf_clear(&b);
-    tern_intake_tb_look(late, see_event, &b);
-    ok(b.len == 0, "values of earlier attempts are left out");
-    tern_intake_tb_close(t);
-    tern_intake_tb_close(late);
-    tern_buf_free(&b);
-    free(path);
-}
-
-/* Files of earlier runs are left out: they would take the room of this run's. */
-static void earlier_files(const char *root, const char *dir)
-{
-    struct tern_buf b = {0};
-
-    for (int i = 0; i < 1100; i++) {
-        const struct timespec then[2] = {{.tv_sec = 1600000000}, {.tv_sec = 1600000000}};
-        char *old = tern_strf("%s/a%d.tfevents", dir, i);
-        int fd = open(old, O_WRONLY | O_CREAT, 0666);
-        futimens(fd, then);
-        close(fd);
-        free(old);
-    }
-    struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
-    tern_intake_tb_look(t, see_event, &b);
-    is(b.data, "1700000001 7 train/loss 2.5|",
-       "a value is found among a thousand files of earlier runs");
-    tern_intake_tb_close(t);
-    tern_buf_free(&b);
-}
-
-static void event_files(void)
-{
-    char *root = tern_strf("%s/tb", work), *dir = tern_strf("%s/run1", root);
-
-    event_records();
-    growing_file(root, dir);
-    earlier_files(root, dir);
-    free(dir);
-    free(root);
-}
-
 int main(void)
 {
     if (!mkdtemp(work))
@@ -507,10 +377,10 @@ int main(void)
     printed_by_nxd();
     printed_by_hugging_face();
     late_dicts();
+    other_dicts();
     printed_by_lightning();
     shown_by_lightning();
     printed_for_patterns();
-    event_files();
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

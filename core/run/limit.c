@@ -54,7 +54,7 @@ static void look(const struct tern_run_attempt *a, struct answer *to)
         to->measured)
         return;
     to->measured = pace.save_seconds > 0;
-    to->need = tern_run_pace_warn(&pace, (int64_t)(to->end - job->start));
+    to->need = tern_run_pace_warn(&pace, (int64_t)(to->end - job->start) - job->suspended);
 }
 
 static void query(struct tern_run_limit *l)

@@ -32,7 +32,8 @@ enum {
 static int64_t near_seconds(const struct tern_slurm_job *job)
 {
     const char *set = tern_var("TERN_RUN_WARN");
-    const int64_t tenth = job->end && !set ? (int64_t)(job->end - job->start) / 10 : 0;
+    const int64_t tenth =
+        job->end && !set ? ((int64_t)(job->end - job->start) - job->suspended) / 10 : 0;
     int64_t warn;
 
     if (!set || tern_str_int(set, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)

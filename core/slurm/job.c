@@ -39,6 +39,15 @@ static enum tern_slurm_job_state job_state(uint32_t state)
                                                         : TERN_SLURM_JOB_ENDED;
 }
 
+/* suspend_time is when it was suspended or resumed last, pre_sus_time how long it had run by then.
+ */
+static int64_t suspended(const slurm_job_info_t *j)
+{
+    const int64_t n = (int64_t)(j->suspend_time - j->start_time - j->pre_sus_time);
+
+    return j->suspend_time && n > 0 ? n : 0;
+}
+
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
 {
     job_info_msg_t *msg = NULL;
@@ -68,6 +77,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .exit_status = (int)from->exit_code,
             .start = from->start_time,
             .end = from->time_limit == INFINITE ? 0 : from->end_time,
+            .suspended = suspended(from),
             .preempt = from->preempt_time,
             .requeue = from->requeue != 0,
             .reservation = tern_slurm_text(from->resv_name),

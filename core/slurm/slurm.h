@@ -73,9 +73,10 @@ struct tern_slurm_job {
     int threads_per_core; /* that it may use (--threads-per-core, --hint); 0: no such limit */
     int exit_status;      /* as wait(2) gives it; of an ended job */
     time_t start,
-        end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
-    time_t preempt; /* when it was warned of preemption; 0: it was not */
-    bool requeue;   /* may be requeued */
+        end; /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
+    int64_t suspended;                        /* seconds of a running job, between start and end */
+    time_t preempt;                           /* when it was warned of preemption; 0: it was not */
+    bool requeue;                             /* may be requeued */
     char *reservation;                        /* that it runs in; "" for none */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
     char *admin_comment;                      /* likewise */

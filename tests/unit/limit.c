@@ -16,7 +16,8 @@ static struct {
     bool answers, answers_reservations;
     const char *word;
     time_t end, reserved;
-} slurm;
+    int64_t start, suspended; /* seconds ago, seconds */
+} slurm = {.start = 10000};
 
 int fake_job(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
 {
@@ -27,7 +28,8 @@ int fake_job(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
     **job = (struct tern_slurm_job){.id = id,
                                     .state = TERN_SLURM_JOB_RUNNING,
                                     .word = slurm.word ? slurm.word : "RUNNING",
-                                    .start = time(NULL) - 10000,
+                                    .start = time(NULL) - slurm.start,
+                                    .suspended = slurm.suspended,
                                     .end = slurm.end};
     return 0;
 }
@@ -114,7 +116,13 @@ static void answers(void)
     slurm.reserved = slurm.end + 1;
     look(&attempt, &to);
     ok(to.known && to.end == slurm.end && !to.reserved, "a reservation after the end is none");
-    slurm.reserved = slurm.end = 0;
+    slurm.reserved = 0;
+    slurm.end = time(NULL) + 100;
+    slurm.start = slurm.suspended = 1000;
+    look(&attempt, &to);
+    ok(to.need > 30 && to.need <= 50, "a job of 100 s keeps half of them when it was suspended");
+    slurm.start = 10000, slurm.suspended = 0;
+    slurm.end = 0;
     look(&attempt, &to);
     ok(to.known && to.end == 0, "a job may have no end");
 }

@@ -6,6 +6,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/base/vars.h"
 #include "core/check/check.h"
 #include "core/ckpt/ckpt.h"
 #include "core/inputs/inputs.h"
@@ -14,6 +15,7 @@
 #include "core/run/array.h"
 #include "core/run/auto_resume.h"
 #include "core/run/home.h"
+#include "core/run/other.h"
 #include "core/run/pace.h"
 #include "core/run/run.h"
 #include "core/site/site.h"
@@ -170,6 +172,19 @@ static int find_machines(const struct tern_recipe *r, struct tern_check_options 
     return rc;
 }
 
+/* At a submission with --tern alone: tern submit has told it already, and a step is of its own job.
+ */
+static void tell_of_others(const struct tern_recipe *r)
+{
+    struct tern_run_ids ids = {0};
+
+    if (!tern_var("TERN_ANY_PARTITION") || tern_var("TERN_RUN_WARN") || getenv("SLURM_JOB_ID"))
+        return;
+    tern_run_ids_add(&ids, r->checkpoint.dir);
+    tern_run_other_tell(&ids, NULL);
+    tern_run_ids_free(&ids);
+}
+
 /* Check the shape of the job as far as it is known. */
 static int check(const struct tern_recipe *r, struct tern_err *err)
 {
@@ -203,8 +218,10 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
         return -1;
     if (known.partition[0])
         tern_info("%s: judged by the nodes of partition %s", r->path, known.partition);
-    if (!step_word)
+    if (!step_word) {
         tern_run_auto_resume_tell(r->launch.restarts);
+        tell_of_others(r);
+    }
     return step_word ? check_time(r, known.ranks, err) : 0;
 }
 

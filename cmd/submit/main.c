@@ -13,6 +13,7 @@
 #include "core/run/array.h"
 #include "core/run/auto_resume.h"
 #include "core/run/home.h"
+#include "core/run/other.h"
 #include "core/run/pace.h"
 #include "core/site/site.h"
 #include "core/slurm/slurm.h"
@@ -64,6 +65,7 @@ struct request {
     struct tern_run_array array;
     int64_t nodes, per_node;
     char id[TERN_CKPT_ULID]; /* of the run, or "" */
+    struct tern_run_ids ids; /* of the runs that are there already, of an array's members, too */
     int64_t limit; /* seconds to request; 0: the user's option, or the partition's limit */
     int64_t warn;  /* seconds before the end */
 };
@@ -119,6 +121,38 @@ static int run_id(const struct tern_recipe *r, char id[TERN_CKPT_ULID], struct t
     return dry_run ? 0 : tern_ckpt_run_identity(r->checkpoint.dir, tern_ledger_ulid_new(id), err);
 }
 
+/* The value of --comment, when the user's options for sbatch begin with it; NULL: they do not. */
+static const char *comment_of(int n, char **more, int *ret_words)
+{
+    const size_t len = n > 0 ? strcspn(more[0], "=") : 0;
+
+    *ret_words = 1;
+    /* sbatch takes the beginning of a name, too; --con is that of others. */
+    if (len < strlen("--com") || strncmp(more[0], "--comment", len) != 0)
+        return NULL;
+    if (more[0][len] == '=')
+        return more[0] + len + 1;
+    *ret_words = n > 1 ? 2 : 1;
+    return n > 1 ? more[1] : NULL;
+}
+
+/* The user's Comment goes behind the id, as the job of a run is found by it. */
+static void add_comment(struct line *l, const struct request *q, int n, char **more)
+{
+    const char *comment = NULL;
+    int words;
+
+    if (q->array.n) /* each member has a run of its own */
+        return;
+    for (int i = 0; i < n; i += words) {
+        const char *c = comment_of(n - i, more + i, &words);
+        comment = c ? c : comment;
+    }
+    /* only --dry-run has no id: submitting makes one */
+    add(l, tern_strf("--comment=%s%s%s", q->id[0] ? q->id : "<new id>", comment ? " " : "",
+                     comment ? comment : ""));
+}
+
 static void compose(struct line *l, const struct request *q, int n_more, char **more)
 {
     add(l, tern_strdup("sbatch"));
@@ -140,14 +174,13 @@ static void compose(struct line *l, const struct request *q, int n_more, char **
     }
     if (q->array.n)
         add(l, tern_strf("--array=0-%zu", q->array.n - 1));
-    if (q->id[0])
-        add(l, tern_strf("--comment=%s", q->id));
-    else if (!q->array.n) /* only --dry-run has no id: submitting makes one */
-        add(l, tern_strdup("--comment=<new id>"));
+    add_comment(l, q, n_more, more);
     if (!no_plugin)
         add(l, tern_strf("--tern=%s", q->path));
-    for (int i = 0; i < n_more; i++)
-        add(l, tern_strdup(more[i]));
+    for (int i = 0, words; i < n_more; i += words)
+        if (!comment_of(n_more - i, more + i, &words) || q->array.n)
+            for (int k = 0; k < words; k++)
+                add(l, tern_strdup(more[i + k]));
     char *run = script(q->path);
     add(l, tern_strf("--wrap=%s", run));
     free(run);
@@ -218,6 +251,8 @@ static int check_members(struct request *q, const struct tern_site *site, struct
                               "wants %" PRId64 " nodes of %" PRId64 " tasks, not %" PRId64
                               " of %" PRId64 ": members of a job array have one shape",
                               n_nodes, per_node, q->nodes, q->per_node);
+        if (rc == 0)
+            tern_run_ids_add(&q->ids, r->checkpoint.dir);
         if (rc < 0)
             tern_err_prefix(err, "--array, %s", words);
         else
@@ -328,6 +363,8 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
         tern_run_array_read(&q->array, arrays.values, arrays.n, err) < 0 ||
         check_members(q, site, err) < 0)
         return -1;
+    if (!q->array.n)
+        tern_run_ids_add(&q->ids, q->recipe->checkpoint.dir);
     if (dry_run || tern_slurm_available())
         return run_id(q->recipe, q->id, err);
     return tern_err_set(err, TERN_FAILED,
@@ -356,51 +393,14 @@ static int check_auto_resume(const struct tern_recipe *r, int n, char **more, st
     return 0;
 }
 
-struct other {
-    uint32_t job; /* 0: none */
-    char word[24];
-};
-
-/* In a child: libslurm ends a process when the configuration is bad, and sbatch, which runs next,
- * has the better message. */
-static bool ask_for_other(const char *id, struct other *o)
+/* A --dependency is the user's own decision. */
+static void tell_of_others(const struct tern_run_ids *ids, int n_more, char **more)
 {
-    int ends[2];
-
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return false;
-    pid_t pid = fork();
-    if (pid == 0) {
-        const char *word = "";
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        dup2(null, STDERR_FILENO);
-        if (tern_slurm_job_find(id, &o->job, &word, NULL) == 0) {
-            snprintf(o->word, sizeof o->word, "%s", word);
-            _exit(write(ends[1], o, sizeof *o) != (ssize_t)sizeof *o);
-        }
-        _exit(1);
-    }
-    close(ends[1]);
-    bool got = pid > 0 && read(ends[0], o, sizeof *o) == (ssize_t)sizeof *o;
-    close(ends[0]);
-    if (pid > 0)
-        waitpid(pid, NULL, 0);
-    return got;
-}
-
-/* Two jobs of one run cannot work at once.  A --dependency is the user's own decision. */
-static void tell_of_others(const struct request *q, int n_more, char **more)
-{
-    struct other o = {0};
-
     for (int i = 0; i < n_more; i++)
         if (tern_str_starts(more[i], "--dependency") || tern_str_starts(more[i], "-d") ||
             tern_str_starts(more[i], "--hold") || strcmp(more[i], "-H") == 0)
             return;
-    if (q->id[0] && tern_slurm_available() && ask_for_other(q->id, &o) && o.job)
-        tern_warn("run %s is job %u already (%s): two cannot work at once, and this one fails "
-                  "while that one runs. To run after it: -- --dependency=afterany:%u",
-                  q->id, o.job, o.word, o.job);
+    tern_run_other_tell(ids, "-- ");
 }
 
 static int run(int n, char **args, struct tern_err *err)
@@ -421,7 +421,7 @@ static int run(int n, char **args, struct tern_err *err)
         check_auto_resume(q.recipe, n - 1, args + 1, err) < 0)
         goto out;
     no_plugin |= overrides.n && !no_plugin && !good_alone(q.path, site);
-    tell_of_others(&q, n - 1, args + 1);
+    tell_of_others(&q.ids, n - 1, args + 1);
     compose(&line, &q, n - 1, args + 1);
     if (dry_run) {
         print(&line);
@@ -437,6 +437,7 @@ out:
     for (size_t i = 0; i < line.n; i++)
         free(line.words[i]);
     tern_run_array_free(&q.array);
+    tern_run_ids_free(&q.ids);
     tern_site_free(site);
     tern_recipe_free(q.recipe);
     free(q.path);
@@ -451,7 +452,8 @@ static const struct tern_cmd cmd = {
     .about = "Checks the recipe, then runs sbatch with the nodes and ranks that it needs, with "
              "requeueing, one output file for all attempts, and a warning before the time limit, "
              "so that the run stops with a checkpoint. Options after -- go to sbatch and have "
-             "precedence. The job's Comment is the run's id: squeue -o %k shows it, and so does "
+             "precedence. The job's Comment is the run's id, with your --comment behind it: squeue "
+             "-o %k shows it, and so does "
              "sacct -o comment if slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"
                 "  tern submit run.yaml -N 16 --dry-run -c cluster.yaml   # on a laptop\n"

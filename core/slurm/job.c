@@ -93,11 +93,30 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
     return j ? 0 : -1;
 }
 
-int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, struct tern_err *err)
+/* The comment whose beginning is the job's. */
+static void note_found(const slurm_job_info_t *j, const char (*id)[TERN_SLURM_ID], size_t n,
+                       struct tern_slurm_found *ret)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(j->comment, id[i], strlen(id[i])) != 0 || j->job_id <= ret[i].job)
+            continue;
+        const bool member = j->array_job_id && j->array_task_id != NO_VAL;
+        ret[i].job = j->job_id;
+        ret[i].whole = j->array_job_id ? j->array_job_id : j->job_id;
+        snprintf(ret[i].word, sizeof ret[i].word, "%s", job_word(j->job_state));
+        if (member)
+            snprintf(ret[i].name, sizeof ret[i].name, "%u_%u", j->array_job_id, j->array_task_id);
+        else
+            snprintf(ret[i].name, sizeof ret[i].name, "%u", ret[i].whole);
+    }
+}
+
+int tern_slurm_jobs_find(const char (*id)[TERN_SLURM_ID], size_t n, struct tern_slurm_found *ret,
+                         struct tern_err *err)
 {
     job_info_msg_t *msg = NULL;
 
-    *id = 0;
+    memset(ret, 0, n * sizeof *ret);
     if (tern_slurm_start(err) < 0)
         return -1;
     if (slurm_load_job_user(&msg, getuid(), 0) != SLURM_SUCCESS)
@@ -107,12 +126,8 @@ int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, st
     for (uint32_t i = 0; i < msg->record_count; i++) {
         const slurm_job_info_t *j = &msg->job_array[i];
         enum tern_slurm_job_state state = job_state(j->job_state);
-        if (j->comment && strncmp(j->comment, comment, strlen(comment)) == 0 &&
-            (state == TERN_SLURM_JOB_PENDING || state == TERN_SLURM_JOB_RUNNING) &&
-            j->job_id > *id) {
-            *id = j->job_id;
-            *word = job_word(j->job_state);
-        }
+        if (j->comment && (state == TERN_SLURM_JOB_PENDING || state == TERN_SLURM_JOB_RUNNING))
+            note_found(j, id, n, ret);
     }
     slurm_free_job_info_msg(msg);
     return 0;

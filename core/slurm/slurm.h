@@ -94,9 +94,18 @@ void tern_slurm_job_free(struct tern_slurm_job *job);
 int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
                                     time_t *ret_when, struct tern_err *err);
 
-/* The caller's newest job that waits or runs and whose Comment begins with `comment`: *id 0 when
- * there is none, and *word as above. */
-int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
+struct tern_slurm_found {
+    uint32_t job;   /* 0: none */
+    uint32_t whole; /* the array that it is a member of, or the job: for --dependency */
+    char name[32];  /* as squeue has it: "12" or "12_3" */
+    char word[24];  /* of its state, as above */
+};
+enum { TERN_SLURM_ID = 27 }; /* bytes of a ULID with its NUL */
+
+/* For each of `n` ids the caller's newest job that waits or runs and whose Comment begins with it:
+ * ret[n]. */
+int tern_slurm_jobs_find(const char (*id)[TERN_SLURM_ID], size_t n, struct tern_slurm_found *ret,
+                         struct tern_err *err);
 
 /* The next six are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);

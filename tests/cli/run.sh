@@ -184,6 +184,12 @@ status 0
 out_has "sbatch --job-name=a-b --nodes=4 --ntasks-per-node=3 --exclusive --requeue --open-mode=append"
 out_has "'--comment=<new id>' --tern=$WORK/good.yaml --time=8:00:00 '--wrap=exec" "a new run's id is in the job's Comment"
 out_has "/tern run --set name=a-b $WORK/good.yaml'"
+for form in --comment=mine '--comment mine' --com=mine; do
+    run tern submit good.yaml --dry-run -- -p x $form --time=8:00:00
+    out_has "'--comment=<new id> mine' --tern=$WORK/good.yaml -p x --time=8:00:00 '--wrap=exec" "$form stands behind the run's id"
+done
+run tern submit good.yaml --array data.seed=5,6 --dry-run -- --comment=mine
+out_has " --comment=mine '--wrap=exec" "a Comment of an array is the user's alone"
 sed 's/^launch:/lanch:/' good.yaml >odd.yaml
 run tern submit odd.yaml --dry-run; status 2 "tern submit refuses a recipe with errors"
 recipe wrong 'true' 1 'steps: 0'

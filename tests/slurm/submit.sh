@@ -17,6 +17,18 @@ is "${#id} $(cat first/run.id)" "26 $id" "a job that waits has the new run's id 
 on scontrol release "$job"; over "and runs"
 is "$(runs id)" "$id" "under that id"
 
+# ---- the user's own Comment, behind the id; a second submission without tern submit
+sed 's/dir: checkpoints/dir: mine/' run.yaml >mine.yaml
+on tern submit mine.yaml -- --parsable --hold --comment='of mine'; status 0; job=$(cat out)
+on squeue -h -j "$job" -o %k; is "$(cat out)" "$(cat mine/run.id) of mine" "the user's --comment stands behind the run's id"
+on tern submit mine.yaml --dry-run; err_has "run $(cat mine/run.id) is job $job already (PENDING)" "a job with a Comment of the user's is found while it waits"
+on sbatch --parsable --hold --tern=mine.yaml --wrap true; status 0; second=$(cat out)
+err_has "run $(cat mine/run.id) is job $job already (PENDING)" "sbatch --tern tells of the job that the run has already"; err_has "--dependency=afterany:$job"
+on tern submit mine.yaml -- --parsable --begin=now+1hour; is "$(grep -c 'is job' err)" 1 "tern submit tells it once"
+on scancel "$job" "$second" "$(cat out)"
+on sbatch --parsable --hold --tern=mine.yaml --wrap true; grep -q already err; [ $? = 1 ]; ok $? "sbatch --tern of a run that has no job tells nothing" || cat err
+on scancel "$(cat out)"
+
 # ---- again from the ledger, to the last bit
 run tern ledger reproduce "$id" --ledger ledger --check; status 0 "its inputs are the same"
 tern ledger reproduce "$id" --ledger ledger >again.yaml
@@ -53,6 +65,16 @@ out_has 'step 2' "and that of a step of a longer job"; [ ! -e ran ]; ok $? "whic
 on srun --mpi=none -N1 -n1 --time=20 --tern=slow.yaml touch ran; status 0; [ -e ran ]; ok $? "a limit with room for some is taken" || cat err
 
 run tern ledger reproduce "$id" --ledger ledger; out_has '(from step 8: attempt 2)' "tern ledger reproduce has a command for each recipe"; out_has ' -- --wait' "of which each waits for the one before"
+
+# ---- an array again while it runs
+submitted run.yaml --set steps=20000000 --array 'data.seed=7,8' -N 1
+known() { [ "$(tern cluster exec "$CLUSTER" -- squeue -h -r -j "$job" -t R -o %k | grep -c .)" -ge 1 ] && ls checkpoints/data.seed=*/run.id >/dev/null 2>&1; }
+until_true known
+on tern submit run.yaml --set steps=20000000 --array 'data.seed=7,8' -N 1 --dry-run
+err_has " is job ${job}_" "a second submission of an array that runs is told the member's job"; err_has "--dependency=afterany:$job"
+on tern submit run.yaml --set steps=20000000 --array 'data.seed=9' -N 1 --dry-run; grep -q already err; [ $? = 1 ]; ok $? "an array of other members is not"
+on scancel "$job"; until_true queue_empty
+rm -rf checkpoints
 
 printf x | dd of=data/test.tds bs=1 seek=60 conv=notrunc 2>/dev/null
 run tern ledger reproduce "$id" --ledger ledger --check; status 1 "an input that has changed"; out_has data.held_out

@@ -88,7 +88,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RESTARTS", "",
      "Set by the plugin: --tern-restarts, attempts after the first; wins over launch.restarts."},
     {"TERN_RUN_BEACON", "",
-     "Set by `tern run`: the address at which nodes ask whether the supervisor still runs."},
+     "Set by `tern run`: the address at which nodes ask whether the supervisor still runs, and "
+     "where ranks report values that their storage did not take."},
     {"TERN_RUN_LOGS", "", "Set by `tern run`: the folder of this attempt's logs."},
     {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},

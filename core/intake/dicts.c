@@ -34,7 +34,7 @@ static void leave(struct tern_intake *i, size_t n)
 {
     const bool no_bar = i->bar_step < 0;
 
-    if (n && !no_bar && i->left[LEFT_LATE] == 0)
+    if (n && !no_bar && i->left[LEFT_LATE] == 0 && !i->counts)
         tern_warn("rank %" PRId64 ": workload.metrics: hf: values and the progress bar come "
                   "apart: from here on the steps of values are not known, and they are left out",
                   i->rank);

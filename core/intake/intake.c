@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,8 @@ static int configure(struct tern_intake *i, char *line, int64_t now_ns, struct t
     if (i->rank != 0)
         return 0;
     if (strcmp(what, "tensorboard") == 0) {
+        if (i->counts)
+            return 0;
         if (i->n_tb == TERN_RECIPE_EVENTS)
             return tern_err_set(err, TERN_USAGE, "workload.metrics: more than %d folders",
                                 TERN_RECIPE_EVENTS);
@@ -82,8 +85,8 @@ static int configure(struct tern_intake *i, char *line, int64_t now_ns, struct t
     return add_row(i, TERN_INTAKE_PATTERN_GROUPS, NULL, value, names, err);
 }
 
-struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const char *text,
-                                     int64_t now_ns, struct tern_err *err)
+static struct tern_intake *open_intake(const char *spool_dir, int64_t rank, const char *text,
+                                       bool counts, int64_t now_ns, struct tern_err *err)
 {
     struct tern_intake *i = tern_alloc(1, sizeof *i, "metrics", err);
     char *copy = NULL, *at = NULL;
@@ -94,6 +97,7 @@ struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const 
     i->spool_dir = spool_dir ? tern_strdup(spool_dir) : NULL;
     i->rank = rank;
     i->bar_step = i->bar_total = i->shown_step = -1;
+    i->counts = counts;
     i->m = tern_alloc(1, sizeof *i->m, "metrics", err);
     i->words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
     if (!i->m || !i->words)
@@ -118,6 +122,36 @@ out:
     return i;
 }
 
+struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const char *text,
+                                     int64_t now_ns, struct tern_err *err)
+{
+    return open_intake(spool_dir, rank, text, /* counts= */ false, now_ns, err);
+}
+
+/* ------------------------------------------------------------------ counting */
+
+struct tern_intake *tern_intake_open_counter(int64_t rank, const char *text, struct tern_err *err)
+{
+    return open_intake(/* spool_dir= */ NULL, rank, text, /* counts= */ true, /* now_ns= */ 0, err);
+}
+
+struct tern_ledger_lost tern_intake_counted(const struct tern_intake *i)
+{
+    return i->counted;
+}
+
+static void count(struct tern_ledger_lost *to, const struct tern_intake_metric *m)
+{
+    if (m->resumed >= 0)
+        tern_ledger_lost_join(to, 1, -1, -1);
+    tern_ledger_lost_join(to, (m->n > 0) + (m->checkpoint != NULL), m->step, m->step);
+}
+
+void tern_intake_let_look(struct tern_intake *i, struct tern_intake_unwritten *to)
+{
+    i->look = to;
+}
+
 /* ------------------------------------------------------------------ into the ledger */
 
 /* Is there a file to write to?  A spool that failed once may work again. */
@@ -128,11 +162,14 @@ static bool spool(struct tern_intake *i, struct tern_err *err)
     if (!i->spool && i->spool_dir) {
         snprintf(writer, sizeof writer, "task%" PRId64, i->rank);
         i->spool = tern_ledger_spool_open_dir(i->spool_dir, writer, err);
+        if (i->look)
+            tern_ledger_spool_show(i->spool, &i->look->waiting);
     }
     return i->spool != NULL;
 }
 
-static int record(struct tern_intake *i, const struct tern_intake_metric *m, struct tern_err *err)
+static int write_record(struct tern_intake *i, const struct tern_intake_metric *m,
+                        struct tern_err *err)
 {
     bool reported = i->spool_failed;
 
@@ -140,6 +177,22 @@ static int record(struct tern_intake *i, const struct tern_intake_metric *m, str
         return tern_intake_metric_record(i->spool, m, err);
     i->spool_failed = i->spool_dir != NULL;
     return i->spool_failed && !reported ? -1 : 0;
+}
+
+static int record(struct tern_intake *i, const struct tern_intake_metric *m, struct tern_err *err)
+{
+    struct tern_ledger_lost one = {0};
+
+    if (tern_intake_metric_check(m, NULL) == 0)
+        count(i->counts ? &i->counted : &one, m);
+    if (i->counts)
+        return 0;
+    if (i->look)
+        tern_ledger_unwritten_set(&i->look->at_hand, &one);
+    const int rc = write_record(i, m, err);
+    if (i->look)
+        tern_ledger_unwritten_set(&i->look->at_hand, &(struct tern_ledger_lost){0});
+    return rc;
 }
 
 void tern_intake_record_or_warn(struct tern_intake *i, const struct tern_intake_metric *m)
@@ -158,7 +211,7 @@ static void refuse(struct tern_intake *i, struct tern_err *err)
     for (char *c = err->text; *c; c++)
         if (iscntrl((unsigned char)*c))
             *c = '?';
-    if (i->refused++ == 0)
+    if (i->refused++ == 0 && !i->counts)
         tern_warn("TERN_METRIC_FD: %s (further ones are counted)", err->text);
 }
 
@@ -198,6 +251,8 @@ void tern_intake_note_lost(struct tern_intake *i, uint64_t lines)
                   "some are lost (a line may have many values)",
                   i->rank);
     i->lost += lines;
+    if (i->look)
+        atomic_store(&i->look->lost, i->lost);
 }
 
 /* ------------------------------------------------------------------ event files */
@@ -324,9 +379,9 @@ void tern_intake_close(struct tern_intake *i)
 
     if (!i)
         return;
-    if (i->refused > 1)
+    if (i->refused > 1 && !i->counts)
         tern_warn("TERN_METRIC_FD: %" PRIu64 " lines in all could not be read", i->refused);
-    for (int k = 0; k < N_LEFT; k++)
+    for (int k = 0; k < N_LEFT && !i->counts; k++)
         if (i->left[k])
             report_left(i, (enum left)k);
     for (size_t k = 0; k < i->n_tb; k++)

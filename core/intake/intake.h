@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/ledger/lost.h"
 
 struct tern_intake;
 
@@ -22,6 +23,20 @@ struct tern_intake;
  * first value makes a file there. */
 struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const char *text,
                                      int64_t now_ns, struct tern_err *err);
+/* The same, but values are counted and nothing is recorded or said; event files are not read. */
+struct tern_intake *tern_intake_open_counter(int64_t rank, const char *text, struct tern_err *err);
+/* The records that a counter would have made. */
+struct tern_ledger_lost tern_intake_counted(const struct tern_intake *i);
+
+/* What is not in the ledger, for a look from another thread.  Starts as {0}. */
+struct tern_intake_unwritten {
+    struct tern_ledger_unwritten waiting; /* with the spool */
+    struct tern_ledger_unwritten at_hand; /* being written */
+    _Atomic uint64_t lost;                /* lines, of tern_intake_note_lost */
+};
+/* Keep *to so from now on.  It outlives the intake. */
+void tern_intake_let_look(struct tern_intake *i, struct tern_intake_unwritten *to);
+
 /* A line of stdout or stderr.  One that is not `whole` yet comes again when it is; until
  * then only its step is taken. */
 void tern_intake_take_printed(struct tern_intake *i, const char *line, size_t len, bool whole);

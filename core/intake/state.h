@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/intake/intake.h"
 #include "core/intake/metric.h"
 #include "core/intake/patterns.h"
 #include "core/intake/tensorboard.h"
@@ -59,6 +60,9 @@ struct tern_intake {
     int64_t rank;
     struct tern_ledger_spool *spool;
     bool spool_failed;
+    bool counts; /* records are counted, in: */
+    struct tern_ledger_lost counted;
+    struct tern_intake_unwritten *look; /* the caller's; NULL: it does not look */
     struct row rows[ROWS_MAX];
     size_t n_rows;
     struct tern_intake_tb *tb[TERN_RECIPE_EVENTS];

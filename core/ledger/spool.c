@@ -152,7 +152,42 @@ uint64_t tern_ledger_spool_dropped(struct tern_ledger_spool *s)
     return dropped;
 }
 
+void tern_ledger_spool_show(struct tern_ledger_spool *s, struct tern_ledger_unwritten *u)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->shown = u;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* ---------------------------------------------------------------- records */
+
+static void show(struct tern_ledger_spool *s)
+{
+    struct tern_ledger_lost all = s->waits;
+
+    tern_ledger_lost_join(&all, s->lost.n, s->lost.first, s->lost.last);
+    if (s->shown)
+        tern_ledger_unwritten_set(s->shown, &all);
+}
+
+/* The oldest that waits is written, or lost. */
+static void pop(struct tern_ledger_spool *s)
+{
+    struct tern_ledger_waiting_record next;
+    struct tern_ledger_lost rest = {0};
+    const int64_t last = s->waits.last;
+
+    tern_ledger_waiting_pop(&s->waiting);
+    if (tern_ledger_waiting_first(&s->waiting, &next)) {
+        tern_ledger_lost_add(&rest, &next);
+        tern_ledger_lost_join(&rest, s->waiting.n - 1, rest.first < 0 ? s->waits.first : rest.first,
+                              last);
+    }
+    s->waits = rest;
+    show(s);
+}
 
 static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_waiting_record *r,
                        struct tern_err *err)
@@ -214,6 +249,7 @@ static int report_gap(struct tern_ledger_spool *s, struct tern_err *err)
     tern_buf_free(&p);
     if (rc == 0)
         s->lost = (struct tern_ledger_lost){0};
+    show(s);
     return rc;
 }
 
@@ -225,7 +261,7 @@ static int write_waiting(struct tern_ledger_spool *s, struct tern_err *err)
     while (tern_ledger_waiting_first(&s->waiting, &r)) {
         if (write_frame(s, &r, err) < 0)
             return -1;
-        tern_ledger_waiting_pop(&s->waiting);
+        pop(s);
     }
     return s->lost.n ? report_gap(s, err) : 0;
 }
@@ -269,10 +305,13 @@ static int write_payload(struct tern_ledger_spool *s, enum tern_ledger_frame_typ
         s->reported[0] = '\0';
         return 0;
     }
-    if (!tern_ledger_waiting_add(&s->waiting, &r)) {
+    if (tern_ledger_waiting_add(&s->waiting, &r)) {
+        tern_ledger_lost_add(&s->waits, &r);
+    } else {
         s->dropped++;
         tern_ledger_lost_add(&s->lost, &r);
     }
+    show(s);
     if (!is_news(s, &why))
         return 1;
     if (err)
@@ -299,7 +338,7 @@ static int end_waiting(struct tern_ledger_spool *s, struct tern_err *err)
     if (tern_ledger_spool_follow(s, true, &why) == 0 && write_waiting(s, &why) == 0)
         return 0;
     is_news(s, &why);
-    for (; tern_ledger_waiting_first(&s->waiting, &r); tern_ledger_waiting_pop(&s->waiting)) {
+    for (; tern_ledger_waiting_first(&s->waiting, &r); pop(s)) {
         tern_ledger_lost_add(&s->lost, &r);
         s->dropped++;
     }

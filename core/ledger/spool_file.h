@@ -31,8 +31,10 @@ struct tern_ledger_spool {
     int64_t looked_ns; /* on the boot clock: that the file was in its place */
     uint64_t dropped;
     struct tern_ledger_waiting waiting;
-    struct tern_ledger_lost lost; /* and not in the ledger yet */
-    char reported[200];           /* the failure that the caller knows of; "" while all is well */
+    struct tern_ledger_lost waits;       /* the same records as in `waiting` */
+    struct tern_ledger_lost lost;        /* and not in the ledger yet */
+    struct tern_ledger_unwritten *shown; /* the caller's; NULL: it does not look */
+    char reported[200]; /* the failure that the caller knows of; "" while all is well */
     struct tern_buf payload, frame;
 };
 

@@ -1,6 +1,7 @@
 #include "core/ledger/waiting.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,12 +74,32 @@ void tern_ledger_lost_add(struct tern_ledger_lost *l, const struct tern_ledger_w
          r->type == TERN_FRAME_CHECKPOINT) &&
         r->len >= sizeof step)
         memcpy(&step, r->payload, sizeof step);
-    if (l->n++ == 0)
-        l->first = l->last = -1;
-    if (step < 0)
+    tern_ledger_lost_join(l, 1, step, step);
+}
+
+void tern_ledger_lost_join(struct tern_ledger_lost *l, uint64_t n, int64_t first, int64_t last)
+{
+    if (n == 0)
         return;
-    l->first = l->first < 0 || step < l->first ? step : l->first;
-    l->last = step > l->last ? step : l->last;
+    if (l->n == 0)
+        l->first = l->last = -1;
+    l->n += n;
+    if (first < 0)
+        return;
+    l->first = l->first < 0 || first < l->first ? first : l->first;
+    l->last = last > l->last ? last : l->last;
+}
+
+void tern_ledger_unwritten_set(struct tern_ledger_unwritten *u, const struct tern_ledger_lost *l)
+{
+    atomic_store(&u->first, l->first);
+    atomic_store(&u->last, l->last);
+    atomic_store(&u->n, l->n);
+}
+
+void tern_ledger_unwritten_join(const struct tern_ledger_unwritten *u, struct tern_ledger_lost *to)
+{
+    tern_ledger_lost_join(to, atomic_load(&u->n), atomic_load(&u->first), atomic_load(&u->last));
 }
 
 void tern_ledger_lost_words(const struct tern_ledger_lost *l, const char *cause, char *to,

@@ -6,6 +6,7 @@
 
 #include "core/base/str.h"
 #include "core/ledger/frame.h"
+#include "core/ledger/lost.h"
 
 enum { TERN_WAITING_MAX = 4 << 20 }; /* bytes: some ten thousand steps of a dozen values */
 
@@ -32,15 +33,6 @@ bool tern_ledger_waiting_first(const struct tern_ledger_waiting *w,
 void tern_ledger_waiting_pop(struct tern_ledger_waiting *w);
 void tern_ledger_waiting_free(struct tern_ledger_waiting *w);
 
-/* Lost records: their number, and their first and last step (-1: of none). */
-struct tern_ledger_lost {
-    uint64_t n;
-    int64_t first, last;
-};
-
 void tern_ledger_lost_add(struct tern_ledger_lost *l, const struct tern_ledger_waiting_record *r);
-/* "212 records lost (steps 89 to 300): CAUSE"; tern_ledger_lost reads the number back. */
-void tern_ledger_lost_words(const struct tern_ledger_lost *l, const char *cause, char *to,
-                            size_t size);
 
 #endif

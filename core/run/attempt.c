@@ -285,6 +285,26 @@ static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beaco
                           a->o->recipe->launch.spares);
 }
 
+/* What ranks whose storage hangs could not record. */
+static void record_losses(struct tern_run_attempt *a, struct tern_task_beacon *beacon)
+{
+    char cause[200], text[300];
+
+    tern_task_beacon_answer(beacon); /* that came since the last look */
+    for (size_t i = 0; i < beacon->n_losses; i++) {
+        struct tern_task_beacon_loss *l = &beacon->losses[i];
+        tern_str_mask(l->node);
+        snprintf(cause, sizeof cause, "the storage did not answer rank %" PRId64 " on %s", l->rank,
+                 l->node);
+        tern_ledger_lost_words(&l->lost, cause, text, sizeof text);
+        const struct tern_ledger_event e = {
+            .kind = "gap", .severity = "warn", .node = l->node, .text = text};
+        struct tern_err err = {0};
+        if (tern_ledger_spool_event(a->spool, &e, &err) < 0)
+            tern_warn("%s", err.text);
+    }
+}
+
 /* Launch the ranks, watch them, and judge how they ended. */
 static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
                       struct tern_run_result *result)
@@ -306,6 +326,7 @@ static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
         tern_run_judge(&facts, result, &result->signal);
         report_dumps(result);
     }
+    record_losses(a, w->beacon);
     if (w->fenced.code)
         tern_run_outcome_failed(result, &w->fenced);
 }
@@ -451,9 +472,13 @@ static char *with_lost(const struct tern_run_attempt *a, const char *cause)
         const struct tern_ledger_event *e = &events.events[i];
         if (e->attempt != a->number || strcmp(e->kind, "gap") != 0)
             continue;
-        tern_buf_printf(&b, "%sthe ledger lacks records that %s could not write: %s",
-                        b.len ? "; " : "", e->writer, e->text);
-        tern_warn("the ledger lacks records that %s could not write: %s", e->writer, e->text);
+        /* The supervisor writes it for ranks that cannot, too (record_losses). */
+        const bool own = strcmp(e->writer, "run") != 0;
+        char *words = tern_strf("the ledger lacks records%s%s%s: %s", own ? " that " : "",
+                                own ? e->writer : "", own ? " could not write" : "", e->text);
+        tern_buf_printf(&b, "%s%s", b.len ? "; " : "", words);
+        tern_warn("%s", words);
+        free(words);
     }
     tern_ledger_rows_free(&events);
     tern_ledger_close(l);

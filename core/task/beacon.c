@@ -10,18 +10,28 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MAGIC = 0x424e5254 /* "TRNB" */, QUESTION = 1, ANSWER = 2, EVERY_MS = 200 };
-enum { FIRST_TURNS = 4 }; /* a power of two */
+enum { MAGIC = 0x424e5254 /* "TRNB" */, EVERY_MS = 200 };
+enum { QUESTION = 1, ANSWER = 2, REPORT = 3 }; /* a report is answered, too */
+enum { LOSSES_MAX = 1 << 20 };                 /* ranks */
+enum { FIRST_TURNS = 4 };                      /* a power of two */
 
+/* A question or an answer ends before the loss. */
 struct word {
     uint8_t key[TERN_TASK_BEACON_KEY];
     uint32_t magic, kind;
+    struct tern_task_beacon_loss loss;
 };
+
+static size_t length(uint32_t kind)
+{
+    return kind == REPORT ? sizeof(struct word) : offsetof(struct word, loss);
+}
 
 static void write_hex(struct tern_buf *b, const uint8_t *p, size_t n)
 {
@@ -51,51 +61,75 @@ void tern_task_beacon_open(struct tern_task_beacon *b, const char *node, int64_t
 
     *b = (struct tern_task_beacon){.socket = {.fd = -1}};
     unsetenv("TERN_RUN_BEACON");
-    if (!node)
-        return;
     if (tern_datagram_open(&b->socket, &place) < 0) {
-        tern_warn("other nodes will not notice the death of this node: %s", strerror(errno));
+        if (node)
+            tern_warn("other nodes will not notice the death of this node: %s", strerror(errno));
         return;
     }
     tern_rand_system(b->key, sizeof b->key);
-    tell(b, &place, node, spares);
+    tell(b, &place, node ? node : "", spares);
 }
 
-/* The next message of `kind` with the right key; its sender in *from. */
-static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_t kind,
-                      struct sockaddr_storage *from, socklen_t *n)
+/* The next message with the right key, of one of the kinds given by their bits; its sender in
+ * *from.
+ */
+static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_t kinds,
+                      struct word *w, struct sockaddr_storage *from, socklen_t *n)
 {
-    struct word w;
-
     for (;;) {
         *n = sizeof *from;
         ssize_t k =
-            recvfrom(d->fd, &w, sizeof w, MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)from, n);
+            recvfrom(d->fd, w, sizeof *w, MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)from, n);
         if (k < 0 && errno != EINTR)
             return false;
+        const bool whole = k >= (ssize_t)length(ANSWER);
         volatile uint8_t differs = 0; /* in constant time, which reveals nothing of the key */
-        for (size_t i = 0; k == (ssize_t)sizeof w && i < sizeof w.key; i++)
-            differs |= w.key[i] ^ key[i];
-        if (k == (ssize_t)sizeof w && !differs && w.magic == MAGIC && w.kind == kind)
+        for (size_t i = 0; whole && i < sizeof w->key; i++)
+            differs |= w->key[i] ^ key[i];
+        if (whole && !differs && w->magic == MAGIC && w->kind <= REPORT &&
+            (kinds & 1U << w->kind) && k == (ssize_t)length(w->kind))
             return true;
     }
 }
 
+/* A report that was not answered comes again. */
+static void keep(struct tern_task_beacon *b, const struct tern_task_beacon_loss *loss)
+{
+    for (size_t i = 0; i < b->n_losses; i++)
+        if (b->losses[i].rank == loss->rank)
+            return;
+    struct tern_task_beacon_loss *more =
+        b->n_losses < LOSSES_MAX ? realloc(b->losses, (b->n_losses + 1) * sizeof *more) : NULL;
+    if (!more)
+        return;
+    b->losses = more;
+    b->losses[b->n_losses] = *loss;
+    b->losses[b->n_losses++].node[sizeof loss->node - 1] = '\0';
+}
+
 void tern_task_beacon_answer(struct tern_task_beacon *b)
 {
-    struct word w = {.magic = MAGIC, .kind = ANSWER};
+    struct word w, answer = {.magic = MAGIC, .kind = ANSWER};
     struct sockaddr_storage from;
     socklen_t n;
 
-    memcpy(w.key, b->key, sizeof w.key);
-    while (read_word(&b->socket, b->key, QUESTION, &from, &n))
-        (void)sendto(b->socket.fd, &w, sizeof w, MSG_DONTWAIT | MSG_NOSIGNAL,
+    if (b->socket.fd < 0)
+        return;
+    memcpy(answer.key, b->key, sizeof answer.key);
+    while (read_word(&b->socket, b->key, 1U << QUESTION | 1U << REPORT, &w, &from, &n)) {
+        if (w.kind == REPORT)
+            keep(b, &w.loss);
+        (void)sendto(b->socket.fd, &answer, length(ANSWER), MSG_DONTWAIT | MSG_NOSIGNAL,
                      (struct sockaddr *)&from, n);
+    }
 }
 
 void tern_task_beacon_close(struct tern_task_beacon *b)
 {
     tern_datagram_close(&b->socket);
+    free(b->losses);
+    b->losses = NULL;
+    b->n_losses = 0;
     unsetenv("TERN_RUN_BEACON");
 }
 
@@ -148,16 +182,17 @@ void tern_task_beacon_ask(const struct tern_task_beacon_asker *a)
     struct word w = {.magic = MAGIC, .kind = QUESTION};
 
     memcpy(w.key, a->key, sizeof w.key);
-    tern_datagram_send(&a->socket, &a->to, &w, sizeof w);
+    tern_datagram_send(&a->socket, &a->to, &w, length(w.kind));
 }
 
 bool tern_task_beacon_heard(struct tern_task_beacon_asker *a)
 {
     struct sockaddr_storage from;
     socklen_t n;
+    struct word w;
     bool any = false;
 
-    while (read_word(&a->socket, a->key, ANSWER, &from, &n))
+    while (read_word(&a->socket, a->key, 1U << ANSWER, &w, &from, &n))
         any = true;
     if (any)
         a->heard_ns = tern_clock_boot_ns();
@@ -175,6 +210,26 @@ bool tern_task_beacon_await(struct tern_task_beacon_asker *a, int ms)
             return true;
     }
     return false;
+}
+
+void tern_task_beacon_report(int64_t rank, const struct tern_ledger_lost *lost, const char *node,
+                             int ms)
+{
+    struct word w = {.magic = MAGIC, .kind = REPORT, .loss = {.rank = rank, .lost = *lost}};
+    struct tern_task_beacon_asker a;
+    bool heard = false;
+
+    if (!tern_task_beacon_find(&a))
+        return;
+    memcpy(w.key, a.key, sizeof w.key);
+    snprintf(w.loss.node, sizeof w.loss.node, "%s", node);
+    for (int waited = 0; waited < ms && !heard; waited += EVERY_MS) {
+        struct pollfd p = {.fd = a.socket.fd, .events = POLLIN};
+        tern_datagram_send(&a.socket, &a.to, &w, length(w.kind));
+        TERN_AGAIN(poll(&p, 1, EVERY_MS));
+        heard = tern_task_beacon_heard(&a);
+    }
+    tern_task_beacon_drop(&a);
 }
 
 void tern_task_beacon_drop(struct tern_task_beacon_asker *a)

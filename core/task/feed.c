@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     ROOM = 4 << 20, /* a second of a talkative program, 40 ms of one that prints 100 MB/s */
@@ -43,6 +44,8 @@ struct tern_task_feed {
     struct dropped dropped;         /* since the last piece */
     bool stuck, ending, done;
     _Atomic uint64_t taken; /* pieces so far */
+    _Atomic bool left;      /* tern_task_feed_leave was called: nothing more is taken */
+    _Atomic size_t at;      /* of the piece in `back` that is being taken */
 };
 
 static struct timespec in_ms(int ms)
@@ -56,25 +59,42 @@ static struct timespec in_ms(int ms)
     return t;
 }
 
-static void tell(const struct tern_task_feed *f, const struct dropped *d)
+static void tell(const struct tern_task_feed_taker *to, const struct dropped *d)
 {
     for (int i = 0; i < TERN_TASK_FEED_STREAMS; i++)
         if (d->torn[i])
-            f->taker.lost(f->taker.self, TERN_TASK_FEED_NAMES[i], d->lines[i], d->inside[i]);
+            to->lost(to->self, TERN_TASK_FEED_NAMES[i], d->lines[i], d->inside[i]);
+}
+
+/* Another thread has what is left, and ends the process. */
+static void stop_if_left(struct tern_task_feed *f)
+{
+    while (atomic_load(&f->left))
+        pause();
+}
+
+/* The bytes of the piece at `at`; its head into *p. */
+static const char *piece_at(const struct side *s, size_t at, struct piece *p)
+{
+    memcpy(p, s->data + at, sizeof *p);
+    return s->data + at + sizeof *p;
 }
 
 static void hand_over(struct tern_task_feed *f)
 {
     struct piece p;
+    size_t at = 0;
 
-    for (size_t at = 0; at < f->back.len; at += sizeof p + p.len) {
-        memcpy(&p, f->back.data + at, sizeof p);
-        tell(f, &p.before);
+    while (at < f->back.len) {
+        const char *data = piece_at(&f->back, at, &p);
+        tell(&f->taker, &p.before);
         if (p.len)
-            f->taker.take(f->taker.self, p.wall_ns, p.stream, f->back.data + at + sizeof p, p.len);
+            f->taker.take(f->taker.self, p.wall_ns, p.stream, data, p.len);
+        at += sizeof p + p.len;
+        atomic_store(&f->at, at); /* before the look: either it or the other thread sees this */
+        stop_if_left(f);
         atomic_fetch_add_explicit(&f->taken, 1, memory_order_relaxed);
     }
-    f->back.len = 0;
 }
 
 static void *consume(void *arg)
@@ -88,6 +108,12 @@ static void *consume(void *arg)
             struct timespec until = in_ms(TERN_TASK_FEED_TICK_MS);
             pthread_cond_timedwait(&f->filled, &f->lock, &until);
         }
+        if (atomic_load(&f->left)) {
+            pthread_mutex_unlock(&f->lock);
+            stop_if_left(f);
+        }
+        f->back.len = 0;
+        atomic_store(&f->at, 0);
         struct side s = f->front;
         f->front = f->back;
         f->back = s;
@@ -102,7 +128,7 @@ static void *consume(void *arg)
         if (!any && !ending)
             f->taker.idle(f->taker.self);
     }
-    tell(f, &f->dropped);
+    tell(&f->taker, &f->dropped);
     f->taker.finish(f->taker.self);
     pthread_mutex_lock(&f->lock);
     f->done = true;
@@ -224,4 +250,24 @@ bool tern_task_feed_close(struct tern_task_feed *f, int patience_ms)
     free(f->back.data);
     free(f);
     return true;
+}
+
+void tern_task_feed_leave(struct tern_task_feed *f, const struct tern_task_feed_taker *to)
+{
+    const struct side *const sides[] = {&f->back, &f->front};
+    struct piece p;
+
+    atomic_store(&f->left, true);
+    pthread_mutex_lock(&f->lock);
+    const size_t from = atomic_load(&f->at);
+    for (int i = 0; i < 2; i++)
+        for (size_t at = i ? 0 : from; at < sides[i]->len; at += sizeof p + p.len) {
+            const char *data = piece_at(sides[i], at, &p);
+            if (i || at != from) /* that piece's is told already */
+                tell(to, &p.before);
+            if (p.len)
+                to->take(to->self, p.wall_ns, p.stream, data, p.len);
+        }
+    tell(to, &f->dropped);
+    pthread_mutex_unlock(&f->lock);
 }

@@ -1,12 +1,17 @@
 #include "core/task/memory.h"
 
 #include "core/base/again.h"
+#include "core/base/err.h"
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 enum { SMALL = 1 << 16 };
 
@@ -79,4 +84,38 @@ struct tern_task_memory tern_task_memory_read(void)
     if (m.limit >> NO_LIMIT_BITS)
         m.limit = -1;
     return m;
+}
+
+/* Did the program end badly?  Not as it was told to, which is how the other ranks of a job end
+ * whose first was killed. */
+static bool ended_badly(int wait_status, bool told)
+{
+    const int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+
+    if ((WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) || status == 128 + SIGKILL)
+        return true;
+    return !told && status != TERN_OK && status != TERN_CONTINUED && status != TERN_HALTED;
+}
+
+void tern_task_memory_words(const struct tern_task_memory *before, int wait_status, bool told,
+                            int64_t rank, const char *node, char *to, size_t size)
+{
+    struct tern_task_memory now = tern_task_memory_read();
+    char limit[64] = "", how[64] = "was killed for memory";
+
+    if (before->kills < 0 || now.kills <= before->kills || !ended_badly(wait_status, told))
+        return;
+    if (now.limit >= 0)
+        tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != 128 + SIGKILL)
+        snprintf(how, sizeof how, "ended with status %d after a kill for memory",
+                 WEXITSTATUS(wait_status));
+    else if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGKILL)
+        snprintf(how, sizeof how, "ended by signal %d after a kill for memory",
+                 WTERMSIG(wait_status));
+    snprintf(to, size,
+             "rank %" PRId64 " on %s %s: its job's limit there%s%s was reached. "
+             "Request more (--mem), or fewer ranks a node.",
+             rank, node, how, *limit ? ", " : "", limit);
+    tern_error("%s", to);
 }

@@ -2,6 +2,8 @@
 #ifndef TERN_TASK_MEMORY_H
 #define TERN_TASK_MEMORY_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct tern_task_memory {
@@ -11,5 +13,12 @@ struct tern_task_memory {
 
 /* By cgroup v2 (memory.events, memory.max) or v1 (memory.oom_control, memory.limit_in_bytes). */
 struct tern_task_memory tern_task_memory_read(void);
+
+/* Why a rank's program ended, into `to` and to the log, when its cgroup has killed for memory since
+ * `before`: the program, or a process that it needed (a data loader's worker, a child of torchrun
+ * or of a script), after which it ended by itself.  `to` is unchanged otherwise, and after a good
+ * end. `wait_status`: wait(2)'s; `told`: it had been told to end. */
+void tern_task_memory_words(const struct tern_task_memory *before, int wait_status, bool told,
+                            int64_t rank, const char *node, char *to, size_t size);
 
 #endif

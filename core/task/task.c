@@ -13,6 +13,7 @@
 #include "core/task/beacon.h"
 #include "core/task/feed.h"
 #include "core/task/frozen.h"
+#include "core/task/left.h"
 #include "core/task/memory.h"
 #include "core/task/signals.h"
 
@@ -53,6 +54,9 @@ struct sink {
     struct tern_logs_file *log; /* NULL: none */
     struct tern_intake *intake; /* NULL: none */
     struct tern_logs_lines lines[N_STREAMS];
+    struct tern_intake_unwritten unwritten; /* for a look when the storage hangs, as these: */
+    _Atomic char stream;                    /* of the piece at hand */
+    _Atomic uint64_t begun;                 /* lines of it whose values are being recorded */
 };
 
 struct task {
@@ -117,6 +121,7 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
     struct sink *k = self;
 
     (void)wall_ns;
+    k->begun += whole;
     if (stream != 'm')
         tern_intake_take_printed(k->intake, text, len, whole);
 }
@@ -137,6 +142,7 @@ static void keep_words(void *self, int64_t wall_ns, char stream, char mark, cons
     }
     if (k->lines[METRIC].broken)
         return;
+    k->begun++;
     if (mark != ' ' && len < TERN_INTAKE_METRIC_LINE) {
         tern_intake_note_cut(k->intake);
         return;
@@ -152,6 +158,8 @@ static void take(void *self, int64_t wall_ns, char stream, const char *data, siz
     struct sink *k = self;
     int which = stream == 'o' ? OUT : stream == 'e' ? ERR : METRIC;
 
+    k->begun = 0;
+    k->stream = stream;
     tern_logs_lines_take(&k->lines[which], wall_ns, data, len);
 }
 
@@ -236,7 +244,9 @@ static void sink_open(struct task *t)
     if (spool) {
         k->intake =
             tern_intake_open(spool, rank, tern_var("TERN_RUN_METRICS"), tern_clock_wall_ns(), &err);
-        if (!k->intake)
+        if (k->intake)
+            tern_intake_let_look(k->intake, &k->unwritten);
+        else
             tern_warn("rank %" PRId64 ": no metrics: %s", rank, err.text);
     }
     for (int i = 0; i < N_STREAMS; i++) {
@@ -417,7 +427,7 @@ static void beacon_find(struct task *t)
         tern_str_int(id, 0, INT32_MAX, &n) < 0 || tern_task_beacon_turn(n) < 0 ||
         !tern_task_beacon_find(&t->beacon))
         return;
-    if (strcmp(node, t->beacon.node) == 0)
+    if (!t->beacon.node[0] || strcmp(node, t->beacon.node) == 0)
         tern_task_beacon_drop(&t->beacon);
     t->asked_ns = t->looked_ns = tern_clock_boot_ns();
 }
@@ -527,40 +537,31 @@ static void linger(struct task *t)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Did the program end badly?  Not as it was told to, which is how the other ranks of a job end
- * whose first was killed. */
-static bool ended_badly(const struct task *t)
+/* The storage hangs: say what is not there, here and to the supervisor, which may reach it. */
+static void report_left(struct task *t, const char *node)
 {
-    const int status = WIFEXITED(t->status) ? WEXITSTATUS(t->status) : -1;
+    const struct tern_task_left from = {
+        .rank = tern_task_rank(),
+        .metrics = tern_var("TERN_RUN_METRICS"),
+        .lines = t->sink.lines,
+        .unwritten = &t->sink.unwritten,
+        .stream = t->sink.stream,
+        .begun = t->sink.begun,
+    };
+    struct tern_ledger_lost lost = {0};
+    char text[300], cause[300];
 
-    if ((WIFSIGNALED(t->status) && WTERMSIG(t->status) == SIGKILL) || status == 128 + SIGKILL)
-        return true;
-    return !t->sink.told && status != TERN_OK && status != TERN_CONTINUED && status != TERN_HALTED;
-}
-
-/* Its cgroup has killed for memory since the program began: this, or a process that it needed (a
- * data loader's worker, a child of torchrun or of a script), after which it ended by itself. */
-static void look_at_memory(struct task *t, const struct tern_task_memory *before)
-{
-    struct tern_task_memory now = tern_task_memory_read();
-    char node[256], limit[64] = "", how[64] = "was killed for memory";
-
-    if (before->kills < 0 || now.kills <= before->kills || !ended_badly(t))
+    tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
+              from.rank);
+    if (t->sink.intake)
+        lost = tern_task_left_count(t->feed, &from);
+    if (!lost.n)
         return;
-    node_name(node, sizeof node);
-    if (now.limit >= 0)
-        tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
-    if (WIFEXITED(t->status) && WEXITSTATUS(t->status) != 128 + SIGKILL)
-        snprintf(how, sizeof how, "ended with status %d after a kill for memory",
-                 WEXITSTATUS(t->status));
-    else if (WIFSIGNALED(t->status) && WTERMSIG(t->status) != SIGKILL)
-        snprintf(how, sizeof how, "ended by signal %d after a kill for memory",
-                 WTERMSIG(t->status));
-    snprintf(t->sink.memory, sizeof t->sink.memory,
-             "rank %" PRId64 " on %s %s: its job's limit there%s%s was reached. "
-             "Request more (--mem), or fewer ranks a node.",
-             tern_task_rank(), node, how, *limit ? ", " : "", limit);
-    tern_error("%s", t->sink.memory);
+    snprintf(cause, sizeof cause, "the storage did not answer rank %" PRId64 " on %.200s",
+             from.rank, node);
+    tern_ledger_lost_words(&lost, cause, text, sizeof text);
+    tern_warn("%s", text);
+    tern_task_beacon_report(from.rank, &lost, node, LAST_WORD_MS);
 }
 
 int tern_task_run(char **argv)
@@ -584,10 +585,10 @@ int tern_task_run(char **argv)
     t.sink.status = t.status;
     t.sink.frozen = t.frozen.why;
     t.sink.told = tern_task_signals_told();
-    look_at_memory(&t, &before);
+    tern_task_memory_words(&before, t.status, t.sink.told, tern_task_rank(), node, t.sink.memory,
+                           sizeof t.sink.memory);
     if (!tern_task_feed_close(t.feed, PATIENCE_MS)) {
-        tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
-                  tern_task_rank());
+        report_left(&t, node);
     } else {
         free(t.buffer);
         free(t.error);

@@ -38,6 +38,34 @@ static void test_marker(void)
     free(newer);
 }
 
+/* Ranks whose storage hangs report what is not in the ledger. */
+static void test_reports(void)
+{
+    const struct tern_ledger_lost lost = {4, 3, 6};
+    struct tern_task_beacon b;
+    struct tern_task_beacon_asker a;
+
+    tern_task_beacon_open(&b, NULL, 0);
+    tern_task_beacon_report(2, &lost, "n1", 1);
+    tern_task_beacon_report(2, &lost, "n1", 1); /* again, as it was not answered */
+    tern_task_beacon_report(5, &lost, "n2", 1);
+    if (tern_task_beacon_find(&a)) {
+        ok(a.node[0] == '\0', "a supervisor that is not watched over has no node");
+        tern_task_beacon_ask(&a);
+        a.key[3] ^= 4;
+        for (int i = 0; i < 1000 && b.n_losses < 2; i++) {
+            tern_task_beacon_answer(&b);
+            tern_clock_sleep_ns(10000000);
+        }
+        tern_task_beacon_drop(&a);
+    }
+    ok(b.n_losses == 2 && b.losses[0].rank == 2 && b.losses[0].lost.n == 4 &&
+           b.losses[0].lost.first == 3 && b.losses[0].lost.last == 6 && b.losses[1].rank == 5,
+       "each rank's report is kept once (%zu)", b.n_losses);
+    is(b.n_losses ? b.losses[0].node : "", "n1", "with its node");
+    tern_task_beacon_close(&b);
+}
+
 static void test_beacon(void)
 {
     struct tern_task_beacon b;
@@ -64,6 +92,7 @@ static void test_beacon(void)
     ok(!tern_task_beacon_heard(&a), "an answer with another key does not count");
     tern_task_beacon_drop(&a);
     tern_task_beacon_close(&b);
+    test_reports();
     ok(tern_task_beacon_turn(0) == 0 && tern_task_beacon_turn(3) == 3 &&
            tern_task_beacon_turn(4) == 4 && tern_task_beacon_turn(5) == -1 &&
            tern_task_beacon_turn(8) == 5,

@@ -15,20 +15,22 @@
 
 #define MS 1000000ll
 
+/* A child that has stopped itself; 0: `traced`, which is not allowed here. */
 static pid_t sleeper(bool traced)
 {
+    int status = 0;
     pid_t pid = fork();
 
     if (pid == 0) {
         setpgid(0, 0);
-        if (traced)
-            ptrace(PTRACE_TRACEME, 0, 0, 0);
+        if (traced && ptrace(PTRACE_TRACEME, 0, 0, 0) < 0)
+            _exit(0);
         raise(SIGSTOP);
         for (;;)
             pause();
     }
-    waitpid(pid, NULL, WUNTRACED);
-    return pid;
+    waitpid(pid, &status, WUNTRACED);
+    return WIFSTOPPED(status) ? pid : 0;
 }
 
 static void end(pid_t pid)
@@ -66,9 +68,11 @@ static void test_watch(void)
 
     w = (struct tern_proc_watch){0};
     pid = sleeper(true);
-    ok(tern_proc_state(pid) == 't' && after(&w, pid, &now, 20, 500) == 0,
-       "a process that a debugger holds does not count as stopped");
-    end(pid);
+    ok(!pid || (tern_proc_state(pid) == 't' && after(&w, pid, &now, 20, 500) == 0),
+       "a process that a debugger holds does not count as stopped%s",
+       pid ? "" : " # SKIP no ptrace here");
+    if (pid)
+        end(pid);
 }
 
 /* Is `program`, stopped for `seconds`, killed? */

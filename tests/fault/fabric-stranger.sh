@@ -51,6 +51,35 @@ done
 TERN_DEADLINE=5 amid claim "$seconds" 97
 [ "$rc" = 0 ]; ok $? "the ranks' ports are claimed by another process, which hears something" || cat out err
 judge "ports are claimed"
+# Whoever takes two ranks' ports while they wait for a third carries what they say, and may change it.
+listening() { : >at; for p in $two; do ss -ltnpH | grep "pid=$p," | awk '$4 !~ /^127\./ {print $4}' | head -1 >>at; done; [ "$(wc -l <at)" = 2 ]; }
+amid_words() { grep -qE 'between|refused' changed || ! kill -0 $stranger 2>/dev/null; }
+changed() { # BYTES
+    local n all= two=
+    rm -f address hold go changed; mkfifo hold
+    "$TOOLS/fabric-rails" serve 3 127.0.0.1 <hold >address & server=$!
+    exec 9>hold
+    until_true test -s address
+    for n in 0 1 2; do
+        TEST_HOLD=$WORK/go TERN_FABRIC_SHARE=1 TERN_DEADLINE=10 SLURM_NTASKS=3 SLURM_PROCID=$n SLURMD_NODENAME=node-$n TERN_RUN_SOCKET=$(cat address) \
+            "$TOOLS/fabric-rails" rank 500 "$1" >out.$n 2>err.$n 9>&- &
+        all="$all $!"; [ $n = 2 ] || two="$two $!"
+    done
+    until_true grep -q held out.2
+    listening
+    STRANGER=flip timeout 100 "${as[@]}" "$WORK/stranger" 3 5 $(cat at) >changed 2>&1 9>&- & stranger=$!
+    until_true amid_words
+    : >go
+    rcs=; for n in $all; do wait "$n"; rcs=$rcs$?; done
+    exec 9>&-; wait $server; wait $stranger
+}
+# Where a message is under way as he comes, libfabric ends the connection, and the attempt with it.
+for bytes in 64 60000; do
+    for try in 1 2 3 4 5 6; do changed $bytes && break; done; did=$?
+    [ $did = 0 ]; ok $? "messages of $bytes bytes: a stranger between two ranks changes some ($(tail -1 changed))" || cat changed err.?
+    [ "$rcs" = 333 ] && [ "$(cat err.? | grep -cE 'code 75: .*rank [012] [(]')" = 3 ]
+    ok $? "messages of $bytes bytes: no changed one becomes a value, and the attempt's end names a rank" || { echo "# $rcs"; cat out.? err.?; }
+done
 if [ "$(ulimit -Hn)" -ge 12000 ]; then
     ulimit -Sn 12000
     amid hold "$seconds" 98

@@ -5,8 +5,9 @@
  *
  * A rank all-reduces BYTES and eight bytes STEPS times and checks the sums; "step N" is printed now
  * and then.  With TEST_UNTIL=FILE the STEPS are counted from when rank 0 sees FILE.  With
- * TEST_PAUSE=S rank 1 computes for S seconds between two of them.  Ends with 1 for a wrong sum and
- * 3 for an error. */
+ * TEST_PAUSE=S rank 1 computes for S seconds between two of them; with TEST_HOLD=FILE the last rank
+ * says "held" and computes until there is a FILE.  Ends with 1 for a wrong sum and 3 for an error.
+ */
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
 #include "core/wire/rendezvous.h"
@@ -68,6 +69,7 @@ static int rank_main(int steps, size_t bytes)
     struct tern_fabric *f = tern_fabric_open(NULL, &err);
     int32_t *v = f ? tern_fabric_alloc(f, bytes, &err) : NULL;
     const char *pause = getenv("TEST_PAUSE"), *until = getenv("TEST_UNTIL");
+    const char *hold = getenv("TEST_HOLD");
     bool seen = !until;
     int rc = v ? 0 : 3;
 
@@ -77,6 +79,12 @@ static int rank_main(int steps, size_t bytes)
     for (int k = 0; steps > 0 && rc == 0; k++) {
         if (k == 10 && pause && tern_fabric_rank(f) == 1)
             sleep((unsigned)atoi(pause));
+        if (k == 10 && hold && tern_fabric_rank(f) == tern_fabric_size(f) - 1) {
+            printf("held\n");
+            fflush(stdout);
+            while (access(hold, F_OK) < 0)
+                tern_clock_sleep_ns(10000000);
+        }
         start = tern_clock_boot_ns();
         if (until && !seen)
             seen = access(until, F_OK) == 0;

@@ -7,8 +7,11 @@
  * that say nothing.  Prints what it got rid of; exit status 0 when it could send at all.
  *
  * With STRANGER=claim it connects to each in the name of each other's port instead, so that
- * libfabric takes it for that one, started anew, and keeps what is sent to it.  With STRANGER=hold
- * it opens 10,000 connections, which say nothing, and holds them. */
+ * libfabric takes it for that one, started anew, and keeps what is sent to it.  With STRANGER=flip
+ * it connects to both of two so, each in the other's name, says "between", and carries what they
+ * say to each other, with one bit of every fifth short message changed; exit status 0 when it
+ * changed any.  With STRANGER=hold it opens 10,000 connections, which say nothing, and holds them.
+ */
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/rand.h"
@@ -19,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -227,6 +231,84 @@ static int claim_all(struct fid_av *av, const struct sockaddr_in *to, int n, dou
     _exit(claimed && got ? 0 : 1);
 }
 
+/* The answer to a request: 32 bytes, of which the third and fourth tell how many more there are. */
+static int read_answer(int fd)
+{
+    uint8_t head[32], more[4096];
+
+    if (recv(fd, head, sizeof head, MSG_WAITALL) != sizeof head)
+        return -1;
+    ssize_t n = head[2] << 8 | head[3];
+    return n <= (ssize_t)sizeof more && recv(fd, more, (size_t)n, MSG_WAITALL) == n ? 0 : -1;
+}
+
+/* One bit in the middle of every fifth short message that is whole here. */
+static unsigned flip_some(uint8_t *p, size_t n)
+{
+    static unsigned seen;
+    unsigned flipped = 0;
+    struct record h;
+
+    for (size_t at = 0; at + sizeof h <= n; at++) {
+        memcpy(&h, p + at, sizeof h);
+        if (h.magic != RECORD_MAGIC || h.kind != RECORD_EAGER || h.sender > 1 || !h.bytes ||
+            h.bytes > n - at - sizeof h)
+            continue;
+        if (++seen % 5 == 0) {
+            p[at + sizeof h + h.bytes / 2] ^= 0x10;
+            flipped++;
+        }
+        at += sizeof h + h.bytes - 1;
+    }
+    return flipped;
+}
+
+static int send_all(int fd, const uint8_t *p, size_t n)
+{
+    while (n) {
+        ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
+        if (k <= 0)
+            return -1;
+        p += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static int flip_all(struct fid_av *av, const struct sockaddr_in *to, double seconds)
+{
+    static uint8_t heard[1 << 20];
+    struct pollfd side[2] = {{-1, POLLIN, 0}, {-1, POLLIN, 0}};
+    uint8_t request[512];
+    in_port_t own;
+    size_t bytes = learn_request(av, request, sizeof request, &own);
+    unsigned long long carried = 0, flipped = 0;
+
+    for (int i = 0; i < 2 && bytes; i++) {
+        side[i].fd = claim(&to[i], to[!i].sin_port, request, bytes, own);
+        if (side[i].fd < 0)
+            return 1;
+        fcntl(side[i].fd, F_SETFL, 0);
+    }
+    bool on = bytes && read_answer(side[0].fd) == 0 && read_answer(side[1].fd) == 0;
+    printf("%s\n", on ? "between" : "refused");
+    fflush(stdout);
+    while (on && poll(side, 2, (int)(1000 * seconds)) > 0) {
+        for (int i = 0; i < 2 && on; i++) {
+            ssize_t n = side[i].revents ? recv(side[i].fd, heard, sizeof heard, 0) : 0;
+            on = n > 0 || !side[i].revents;
+            if (n <= 0)
+                continue;
+            flipped += flip_some(heard, (size_t)n);
+            carried += (unsigned long long)n;
+            on = send_all(side[!i].fd, heard, (size_t)n) == 0;
+        }
+    }
+    printf("%llu bytes carried, %llu messages changed\n", carried, flipped);
+    fflush(stdout);
+    _exit(flipped ? 0 : 1);
+}
+
 static int hold_all(const struct sockaddr_in *to, int n, double seconds)
 {
     enum { HELD = 10000 };
@@ -275,6 +357,8 @@ int main(int argc, char **argv)
     }
     if (way && strcmp(way, "claim") == 0)
         return claim_all(av, to, n, atof(argv[2]));
+    if (way && strcmp(way, "flip") == 0 && n == 2)
+        return flip_all(av, to, atof(argv[2]));
     for (int i = 0; i < n; i++)
         if (fi_av_insert(av, &to[i], 1, &at[i], 0, NULL) != 1)
             return 1;

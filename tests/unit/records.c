@@ -75,7 +75,7 @@ static bool sound(const struct record_reader *r, const struct record_view *v, co
 static void seal(const uint8_t *secret, uint8_t *bytes, size_t n)
 {
     if (n >= sizeof(struct record))
-        tern_wire_ofi_record_seal(secret, bytes, n);
+        tern_wire_ofi_record_seal(secret, bytes, NULL, n - sizeof(struct record));
 }
 
 static void records_are_checked(void)
@@ -262,7 +262,7 @@ static void what_is_sent_tells_nothing(void)
     const char *why = NULL;
 
     tern_wire_ofi_ready_mask(asker, 0, &sent.head, &sent.ready);
-    tern_wire_ofi_record_seal(mine, &sent, sizeof sent);
+    tern_wire_ofi_record_seal(mine, &sent, NULL, sizeof sent.ready);
     int seen = sent.ready.address == ready.address || sent.ready.token == ready.token;
     for (int i = 0; i < RAILS; i++)
         seen += sent.ready.key[i] == ready.key[i];
@@ -296,6 +296,52 @@ static size_t sealed_record(const struct ofi *o, const struct record_reader *rea
     }
 }
 
+static void exchange(uint8_t *a, uint8_t *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint8_t kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+/* A relay sees the whole record, and changes what it likes. */
+static void messages_are_sealed(void)
+{
+    static const size_t lengths[] = {1, 8, 15, 631, 632, 633, 640, 1023, 4096, 65535, EAGER_STREAM};
+    static const uint8_t mine[RECORD_SECRET] = {2}, secrets[RANKS][RECORD_SECRET];
+    static uint8_t all[sizeof(struct record) + EAGER_STREAM], payload[EAGER_STREAM];
+    const struct record_reader reader = {mine, 0, RANKS, EAGER_STREAM, secrets};
+    uint8_t *at = all + sizeof(struct record);
+    struct record_view v;
+    const char *why = NULL;
+    long taken = 0, refused = 0;
+
+    for (size_t i = 0; i < sizeof payload; i++)
+        payload[i] = (uint8_t)draw(i, 60);
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        size_t n = lengths[k], whole = sizeof(struct record) + n;
+        struct record head = {
+            .magic = RECORD_MAGIC, .kind = RECORD_EAGER, .sender = 1, .bytes = (uint32_t)n};
+        memcpy(all, &head, sizeof head);
+        tern_wire_ofi_record_seal(mine, all, payload, n); /* from where it lies */
+        memcpy(at, payload, n);
+        refused += tern_wire_ofi_record_read(&reader, all, whole, &v, &why) < 0;
+        for (size_t i = 0; i<n; i += n> 8192 ? 61 : 1) {
+            at[i] ^= (uint8_t)(1 << i % 8);
+            taken += tern_wire_ofi_record_read(&reader, all, whole, &v, &why) == 0;
+            at[i] ^= (uint8_t)(1 << i % 8);
+        }
+        for (size_t part = 1; 2 * part <= n && part <= 256; part *= 2) {
+            exchange(at, at + part, part);
+            taken += tern_wire_ofi_record_read(&reader, all, whole, &v, &why) == 0;
+            exchange(at, at + part, part);
+        }
+    }
+    ok(refused == 0, "sealed short messages of all lengths are taken");
+    ok(taken == 0, "none with one bit of its message wrong, or two parts exchanged (%ld)", taken);
+}
+
 static void seals_are_needed(const struct ofi *o, uint8_t *all)
 {
     struct record_reader reader = {o->secret, 0, RANKS, EAGER_MAX,
@@ -305,15 +351,14 @@ static void seals_are_needed(const struct ofi *o, uint8_t *all)
     size_t n = sealed_record(o, &reader, all);
 
     int taken = 0, other_words = 0;
-    for (size_t bit = 0; bit < 8 * sizeof(struct record); bit++) {
+    for (size_t bit = 0; bit < 8 * n; bit++) {
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
         why = NULL;
         taken += tern_wire_ofi_record_read(&reader, all, n, &v, &why) == 0;
         other_words += !why || strcmp(why, "a stranger's") != 0;
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    ok(taken == 0 && other_words == 0,
-       "a record with one bit of its seal or its head wrong is a stranger's");
+    ok(taken == 0 && other_words == 0, "a record with one bit wrong, wherever, is a stranger's");
     memcpy(all, o->secret, RECORD_SECRET);
     ok(tern_wire_ofi_record_read(&reader, all, n, &v, &why) < 0, "the secret itself is no seal");
 }
@@ -537,6 +582,7 @@ int main(void)
 {
     setenv("TERN_LOG_LEVEL", "error", 0);
     records_are_checked();
+    messages_are_sealed();
     numbers_come_once();
     immediates_name_all();
     survives_a_mad_peer();

@@ -22,7 +22,7 @@ struct card_rail {
     uint32_t net, place, speed; /* Mbit/s, 0: unknown */
     uint8_t len, address[];
 };
-enum { CARD_VERSION = 5 };
+enum { CARD_VERSION = 6 };
 
 /* Has an immediate room for a token? */
 static bool is_wide(const struct ofi *o)

@@ -258,7 +258,8 @@ void tern_wire_ofi_op_later(struct ofi *o, struct op *op)
 void tern_wire_ofi_op_post(struct ofi *o, struct op *op)
 {
     if (op->kind == OP_RECORD)
-        tern_wire_ofi_record_seal(o->secrets[op->rank], op->data, op->bytes);
+        tern_wire_ofi_record_seal(o->secrets[op->rank], op->data, op->buf,
+                                  op->bytes - sizeof(struct record));
     if (o->rails[op->rail].down) {
         done(o, op, FI_EHOSTDOWN, 0, 0);
     } else if (!try(o, op)) {

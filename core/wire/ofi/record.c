@@ -35,24 +35,6 @@ static int read_control(struct record_view *v, int size, const char **why)
     return 0;
 }
 
-static void make_seal(const uint8_t secret[RECORD_SECRET], const void *record, size_t n,
-                      uint8_t seal[RECORD_SECRET])
-{
-    const uint8_t *bytes = record;
-    size_t more = n - sizeof(struct record);
-
-    if (bytes[offsetof(struct record, kind)] == RECORD_EAGER)
-        more = 0;
-    else if (more > sizeof(struct tern_wire_control)) /* what is longer is none */
-        more = sizeof(struct tern_wire_control);
-    tern_siphash(secret, bytes + RECORD_SECRET, sizeof(struct record) - RECORD_SECRET + more, seal);
-}
-
-void tern_wire_ofi_record_seal(const uint8_t secret[RECORD_SECRET], void *record, size_t n)
-{
-    make_seal(secret, record, n, record);
-}
-
 void tern_wire_ofi_ready_mask(const uint8_t secret[RECORD_SECRET], int to,
                               const struct record *head, struct record_ready *ready)
 {
@@ -77,7 +59,8 @@ int tern_wire_ofi_record_read(const struct record_reader *reader, const void *by
 
     if (n < sizeof *h)
         return refuse(why, "too short");
-    make_seal(reader->secret, bytes, n, seal);
+    tern_wire_ofi_record_hash(reader->secret, bytes, (const char *)bytes + sizeof *h, n - sizeof *h,
+                              seal);
     if (!tern_hash_same(bytes, seal, RECORD_SECRET))
         return refuse(why, "a stranger's");
     memcpy(h, bytes, sizeof *h);

@@ -11,11 +11,12 @@
  * little endian.
  *
  * Every rank draws 128 bits, its secret, and gives it to the ranks of its job at the rendezvous.
- * The seal is a hash, keyed with the receiver's secret, of the head and the data behind it, except
- * a message's bytes.  A process without the secret cannot make a record that is read, and cannot
- * learn the secret from records that it receives in place of a rank, on that rank's port.  A READY
- * does not show it where to write either: the place is masked with the secret of the rank that
- * asks.  (A process that can change bytes on the wire is not stopped: that needs encryption below.)
+ * The seal is a hash, keyed with the receiver's secret, of the head and all data behind it, a short
+ * message's bytes among them.  A process without the secret cannot make a record that is read, and
+ * cannot learn the secret from records that it receives in place of a rank, on that rank's port.  A
+ * READY does not show it where to write either: the place is masked with the secret of the rank
+ * that asks.  A long message's bytes have no seal: a process that can change them on the wire is
+ * not stopped, nor is one that libfabric takes for both ranks, from the node of one of them.
  */
 #ifndef TERN_WIRE_OFI_RECORD_H
 #define TERN_WIRE_OFI_RECORD_H
@@ -92,9 +93,13 @@ struct record_view {
     struct tern_wire_control control;
 };
 
-/* Seal a record of `n` bytes for the rank with this secret; an EAGER's payload need not be there.
- */
-void tern_wire_ofi_record_seal(const uint8_t secret[RECORD_SECRET], void *record, size_t n);
+/* seal.c: the seal of a record for the rank with this secret, of whatever bytes.  `more` bytes at
+ * `payload` belong to it; its own first bytes do not count.  Any alignment. */
+void tern_wire_ofi_record_hash(const uint8_t secret[RECORD_SECRET], const void *record,
+                               const void *payload, size_t more, uint8_t seal[RECORD_SECRET]);
+/* Seal it; `payload` is NULL where that lies behind the head. */
+void tern_wire_ofi_record_seal(const uint8_t secret[RECORD_SECRET], void *record,
+                               const void *payload, size_t more);
 /* Mask, or unmask, where and with which keys a READY's sender, whose secret it is, has `to` write.
  */
 void tern_wire_ofi_ready_mask(const uint8_t secret[RECORD_SECRET], int to,

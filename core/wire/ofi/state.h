@@ -11,7 +11,8 @@
  *   rma.c       messages as records and writes
  *   rma_done.c  operations of these that ended
  *   peer.c      records from and to a peer: credits, probes, a rail that is lost
- *   record.c    what records look like */
+ *   record.c    what records look like
+ *   seal.c      that they are the run's own */
 #ifndef TERN_WIRE_OFI_STATE_H
 #define TERN_WIRE_OFI_STATE_H
 

@@ -3,6 +3,7 @@
 #include "core/base/str.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,15 +78,19 @@ static bool claim(struct tern_intake_tags *t, const char *name, const char *fold
     return true;
 }
 
-/* add_scalars("a/loss", {"val": ...}) writes the tag a/loss in the folder a_loss_val. */
-static bool is_of_tag(const char *folder, const char *tag)
+/* add_scalars("a/loss", {"val": ...}) writes the tag a/loss in the folder a_loss_val (torch) or
+ * a/loss/val (tensorboardX). */
+static bool is_of_tag(const char *folder, const char *last, const char *tag)
 {
-    size_t len = strlen(tag);
+    size_t len = strlen(tag), above = last > folder ? (size_t)(last - 1 - folder) : 0;
 
-    if (strlen(folder) <= len || folder[len] != '_')
+    if (above >= len && memcmp(last - 1 - len, tag, len) == 0 &&
+        (above == len || last[-2 - (ptrdiff_t)len] == '/'))
+        return true;
+    if (strlen(last) <= len || last[len] != '_')
         return false;
     for (size_t k = 0; k < len; k++)
-        if (folder[k] != (tag[k] == '/' ? '_' : tag[k]))
+        if (last[k] != (tag[k] == '/' ? '_' : tag[k]))
             return false;
     return true;
 }
@@ -97,7 +102,7 @@ void tern_intake_tags_name(struct tern_intake_tags *t, const char *folder,
     const char *slash = strrchr(folder, '/'), *last = slash ? slash + 1 : folder;
 
     snprintf(to, size, "%s", tag);
-    if (!is_of_tag(last, tag) && (claim(t, to, folder, w, order) || !*folder))
+    if (!is_of_tag(folder, last, tag) && (claim(t, to, folder, w, order) || !*folder))
         return;
     snprintf(to, size, "%s/%s", last, tag);
     if (!claim(t, to, folder, w, order))

@@ -154,12 +154,18 @@ static void list(struct tern_intake_writers *p)
         closedir(d);
 }
 
+static int by_pid(const void *a, const void *b)
+{
+    const struct proc *x = a, *y = b;
+
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
 static bool is_ours(const struct tern_intake_writers *p, int pid)
 {
-    for (size_t k = 0; k < p->n; k++)
-        if (p->proc[k].pid == pid)
-            return p->proc[k].ours;
-    return false;
+    const struct proc key = {.pid = pid}, *q = bsearch(&key, p->proc, p->n, sizeof key, by_pid);
+
+    return q && q->ours;
 }
 
 /* Those below ours are ours. */
@@ -171,6 +177,28 @@ static void descend(struct tern_intake_writers *p)
             if (!p->proc[k].ours && is_ours(p, p->proc[k].parent))
                 p->proc[k].ours = more = true;
     }
+}
+
+/* A process that left its parents is ours if it has the variable that tern-task sets. */
+static bool has_our_variable(int pid)
+{
+    enum { ENVIRON_MAX = 1 << 18 };
+    char path[64], want[64], *text = NULL;
+    bool has = false;
+
+    snprintf(want, sizeof want, "TERN_METRIC_FILE=/proc/%d/", (int)getpid());
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    FILE *f = fopen(path, "re");
+    if (f && (text = malloc(ENVIRON_MAX))) {
+        size_t n = fread(text, 1, ENVIRON_MAX - 1, f);
+        text[n] = '\0';
+        for (const char *at = text; !has && at < text + n; at += strlen(at) + 1)
+            has = tern_str_starts(at, want);
+    }
+    if (f)
+        fclose(f);
+    free(text);
+    return has;
 }
 
 static void list_open(struct tern_intake_writers *p, const struct proc *q)
@@ -189,7 +217,7 @@ static void list_open(struct tern_intake_writers *p, const struct proc *q)
         if (strstr(target, "tfevents") && fstatat(dirfd(d), e->d_name, &st, 0) == 0) {
             p->open[p->n_open].dev = st.st_dev;
             p->open[p->n_open].ino = st.st_ino;
-            p->open[p->n_open++].ours = q->ours;
+            p->open[p->n_open++].ours = q->ours || has_our_variable(q->pid);
         }
     }
     if (d)
@@ -208,6 +236,7 @@ void tern_intake_writers_look(struct tern_intake_writers *p)
 {
     p->n = p->n_open = 0;
     list(p);
+    qsort(p->proc, p->n, sizeof *p->proc, by_pid);
     descend(p);
     for (size_t k = 0; k < p->n; k++) {
         const struct proc *q = &p->proc[k];
@@ -224,6 +253,8 @@ enum tern_intake_owner tern_intake_writers_owner(const struct tern_intake_writer
     enum tern_intake_owner owner = TERN_INTAKE_UNKNOWN;
 
     if (w->pid > 0 && tern_intake_writer_is_here(w) && was_ours(p, w->pid))
+        return TERN_INTAKE_OURS;
+    if (tern_intake_writer_runs(w) && has_our_variable((int)w->pid))
         return TERN_INTAKE_OURS;
     if ((geteuid() != 0 && st->st_uid != geteuid()) || tern_intake_writer_runs(w))
         owner = TERN_INTAKE_OTHERS;

@@ -33,8 +33,8 @@ bool tern_intake_writer_is_here(const struct tern_intake_writer *w);
 /* Does it tell a process of this node that still runs? */
 bool tern_intake_writer_runs(const struct tern_intake_writer *w);
 
-/* The processes of this task (this one and those below it), and the event files that they and other
- * processes have open. */
+/* The processes of this task (this one, those below it, and those with its TERN_METRIC_FILE), and
+ * the event files that they and other processes have open. */
 struct tern_intake_writers;
 struct tern_intake_writers *tern_intake_writers_open(void);
 /* Look at the processes that run now; those of the task that have ended are remembered. */

@@ -21,6 +21,7 @@ w = SummaryWriter("tb/lightning_logs/version_0")
 for step in range(1, 6):
     w.add_scalar("train/loss", 10.0 / step, step)
     w.add_scalar("learning rate", 1e-4 * step, step)
+    w.add_scalars("both", {"val": 100.0 + step, "train": 1.0 * step}, step)   # a folder each, the same tag
     w.add_histogram("weights", np.arange(1000.0), step)
     w.add_text("note", "x" * 2000000 if step == 2 else "y", step)   # longer than a reader's piece
     w.flush()
@@ -57,9 +58,11 @@ PY
 is "$(tern ledger sql -r latest -n -P "select group_concat(step || ':' || printf('%.6g', value), ' ') from (select * from step where name = 'train/loss' and step < 6 order by step)")" \
     "$(cat want)" "simple values are those that TensorBoard shows"
 is "$(tern ledger sql -r latest -n -P "select count(*) from step where name = 'train/loss'")" 6 "nan is a value"
+is "$(value train/both)" "1:1.0 2:2.0 3:3.0 4:4.0 5:5.0" "a value of add_scalars has its folder's name"
+is "$(value val/both)" "1:101.0 2:102.0 3:103.0 4:104.0 5:105.0" "and so has the other, apart from it"
 is "$(value eval_loss)" "1:2.5 2:1.5 3:0.5" "tensors, as TensorFlow 2 writes them"
 is "$(value learning_rate | cut -d' ' -f1)" "1:0.0001" "a name with a space"
-is "$(tern ledger sql -r latest -n -P "select group_concat(distinct name) from step" | tr , '\n' | sort | tr '\n' ' ')" "eval_loss learning_rate train/loss " "nothing else, nor what an earlier attempt left"
+is "$(tern ledger sql -r latest -n -P "select group_concat(distinct name) from step" | tr , '\n' | sort | tr '\n' ' ')" "eval_loss learning_rate train/both train/loss val/both " "nothing else, nor what an earlier attempt left"
 # The same files as a run of their own, afterwards.
 run tern ledger import tb/lightning_logs/version_0 --name after; status 0
 is "$(tern ledger sql -r after -n -P "select group_concat(step || ':' || printf('%.6g', value), ' ') from (select * from step where name = 'train/loss' and step < 6 order by step)")" \

@@ -9,8 +9,10 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char work[] = "/tmp/tern-unit-events-XXXXXX";
@@ -247,6 +249,58 @@ static void files_without_pid(void)
     free(root);
 }
 
+/* A process that is not below this one, with one variable, holds `path` open: its pid. */
+static pid_t start_daemon(const char *path, char *variable)
+{
+    int ends[2];
+    pid_t pid = -1, first;
+    char byte;
+
+    if (pipe(ends) < 0 || (first = fork()) < 0)
+        return -1;
+    if (first == 0) {
+        pid = fork();
+        if (pid == 0) {
+            int fd = open(path, O_RDONLY);
+            char *const argv[] = {"sleep", "600", NULL}, *const env[] = {variable, NULL};
+            close(ends[0]);
+            fcntl(ends[1], F_SETFD, FD_CLOEXEC); /* closed when sleep runs */
+            (void)fd;
+            execve("/bin/sleep", argv, env);
+            _exit(127);
+        }
+        _exit(write(ends[1], &pid, sizeof pid) != sizeof pid);
+    }
+    close(ends[1]);
+    waitpid(first, NULL, 0);
+    if (read(ends[0], &pid, sizeof pid) != sizeof pid || read(ends[0], &byte, 1) != 0)
+        pid = -1;
+    close(ends[0]);
+    return pid;
+}
+
+static void files_of_daemons(void)
+{
+    char *root = fresh(), *path = tern_strf("%s/a/events.out.tfevents.1700000001.n1", root);
+    char *ours = tern_strf("TERN_METRIC_FILE=/proc/%d/fd/9", (int)getpid());
+
+    write_events(root, "a/events.out.tfevents.1700000001.n1", simple);
+    pid_t pid = start_daemon(path, "TERN_METRIC_FILE=/proc/1/fd/9");
+    looks("a file that another task's daemon has open", root, false, "", "");
+    if (pid > 0)
+        kill(pid, SIGKILL);
+    pid = start_daemon(path, ours);
+    looks("a file that a daemon of the task has open", root, false, one_value, "");
+    write_as(root, "b", here, pid, 0);
+    looks("a file with the pid of that daemon", root, false,
+          "1700000001 7 train/loss 2.5|1700000001 7 b/train/loss 2.5|", "");
+    if (pid > 0)
+        kill(pid, SIGKILL);
+    free(path);
+    free(ours);
+    free(root);
+}
+
 static char *named(struct tern_intake_tags *t, const char *folder, int pid, size_t order,
                    const char *tag)
 {
@@ -276,6 +330,9 @@ static void tags_of_folders(void)
     is(named(t, "x/loss_train", 8, 7, "loss"), "loss_train/loss",
        "add_scalars' folders are named in any order");
     is(named(t, "x/a_b_val", 8, 7, "a/b"), "a_b_val/a/b", "with a tag that has a slash, too");
+    is(named(t, "x/c/d/val", 8, 7, "c/d"), "val/c/d", "tensorboardX has folders in folders");
+    is(named(t, "e/val", 8, 7, "e"), "val/e", "beside the files that are read, too");
+    is(named(t, "xf/val", 8, 7, "f"), "f", "another folder that ends as the tag does");
     is(named(t, "one", -1, 8, "z"), "z", "a writer without a pid");
     is(named(t, "two", -1, 9, "z"), "two/z", "never goes on with another folder's metric");
     tern_intake_tags_close(t);
@@ -291,6 +348,7 @@ static void event_files(void)
     gethostname(here, sizeof here - 1);
     files_of_processes();
     files_without_pid();
+    files_of_daemons();
     tags_of_folders();
     free(dir);
     free(root);

@@ -239,8 +239,10 @@ static int report_gap(struct tern_ledger_spool *s, struct tern_err *err)
     struct tern_buf p = {0};
     char text[300];
 
-    tern_ledger_lost_words(&s->lost, *s->reported ? s->reported : "storage error", text,
-                           sizeof text);
+    const char *cause = *s->reported ? s->reported
+                        : s->gone    ? "the files that had them were removed"
+                                     : "storage error";
+    tern_ledger_lost_words(&s->lost, cause, text, sizeof text);
     put_event(&p, &(struct tern_ledger_event){
                       .kind = "gap", .severity = "warn", .node = s->head.host, .text = text});
     const struct tern_ledger_waiting_record r = {TERN_FRAME_EVENT, new_time(s),
@@ -360,6 +362,7 @@ int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err)
         tern_ledger_spool_close_file(s);
     free(s->dir);
     free(s->path);
+    free(s->earlier);
     tern_ledger_waiting_free(&s->waiting);
     tern_buf_free(&s->payload);
     tern_buf_free(&s->frame);

@@ -76,8 +76,12 @@ int tern_ledger_spool_append(struct tern_ledger_spool *s, const struct tern_ledg
     tern_assert_cmp(done, ==, s->frame.len);
     s->end.offset += (off_t)done;
     s->end.crc = f->crc;
-    if (f->type != TERN_FRAME_HEAD)
-        s->end.seq = f->seq;
+    if (f->type == TERN_FRAME_HEAD)
+        return 0;
+    s->end.seq = f->seq;
+    const struct tern_ledger_waiting_record r = {(enum tern_ledger_frame_type)f->type, f->wall_ns,
+                                                 f->payload, f->len};
+    tern_ledger_lost_add(&s->here, &r);
     return 0;
 }
 
@@ -102,7 +106,7 @@ int tern_ledger_spool_begin_file(struct tern_ledger_spool *s, struct tern_err *e
     struct stat st;
     if (TERN_AGAIN(fstat(fd, &st)) == 0 && (st.st_mode & 0777) != ((mode_t)s->bits & 0666))
         fchmod(fd, s->bits & 0666); /* past the umask; a file system without them has none */
-    free(s->path);
+    char *before = s->path;
     s->path = path;
     s->fd = fd;
     s->torn = false;
@@ -126,8 +130,18 @@ int tern_ledger_spool_begin_file(struct tern_ledger_spool *s, struct tern_err *e
         TERN_AGAIN(unlink(s->path));
         close(s->fd);
         s->fd = -1;
+        if (before) {
+            free(s->path);
+            s->path = before;
+        }
         return -1;
     }
+    if (before) {
+        free(s->earlier);
+        s->earlier = before;
+    }
+    tern_ledger_lost_join(&s->further, s->here.n, s->here.first, s->here.last);
+    s->here = (struct tern_ledger_lost){0};
     s->durable = (struct tern_ledger_spool_place){.seq = s->end.seq};
     s->head.number++;
     return 0;
@@ -176,6 +190,25 @@ static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
     return rc;
 }
 
+/* Files that were full, and that went with this one, are not written once more: what they had is
+ * lost.  Their numbers are known, the records are not. */
+static void look_at_earlier(struct tern_ledger_spool *s)
+{
+    struct stat there;
+
+    if (!s->earlier || s->begin.seq <= s->gone || TERN_AGAIN(stat(s->earlier, &there)) == 0 ||
+        errno != ENOENT)
+        return;
+    const uint64_t n = s->begin.seq - s->gone;
+    tern_warn("%s and the files before it are not there any more: %llu records are lost",
+              s->earlier, (unsigned long long)n);
+    tern_ledger_lost_join(&s->lost, n, s->further.n ? s->further.first : -1,
+                          s->further.n ? s->further.last : -1);
+    s->dropped += n;
+    s->gone = s->begin.seq;
+    s->further = (struct tern_ledger_lost){0};
+}
+
 int tern_ledger_spool_follow(struct tern_ledger_spool *s, bool now, struct tern_err *err)
 {
     int64_t boot = tern_clock_boot_ns();
@@ -196,8 +229,15 @@ int tern_ledger_spool_follow(struct tern_ledger_spool *s, bool now, struct tern_
         return -1;
     }
     tern_warn("%s: is not there any more; its records are written once more beside it", s->path);
+    look_at_earlier(s);
+    s->here = (struct tern_ledger_lost){0}; /* they come again */
     s->durable = s->begin;
-    return write_again(s, err);
+    char *earlier = s->earlier; /* not the one that is gone */
+    s->earlier = NULL;
+    const int rc = write_again(s, err);
+    free(s->earlier);
+    s->earlier = earlier;
+    return rc;
 }
 
 static bool is_durable(const struct tern_ledger_spool *s)

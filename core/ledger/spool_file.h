@@ -30,6 +30,10 @@ struct tern_ledger_spool {
     int64_t given_ns;  /* of the next ones, instead of the clock's; 0: the clock's */
     int64_t looked_ns; /* on the boot clock: that the file was in its place */
     uint64_t dropped;
+    char *earlier; /* path of the file before this one; NULL: there is none */
+    uint64_t gone; /* records up to this seq are in no file any more */
+    struct tern_ledger_lost here,
+        further; /* records in this file, and in earlier ones behind `gone` */
     struct tern_ledger_waiting waiting;
     struct tern_ledger_lost waits;       /* the same records as in `waiting` */
     struct tern_ledger_lost lost;        /* and not in the ledger yet */

@@ -184,6 +184,52 @@ static void test_moved(void)
 }
 
 /* The frames of the file at `path` get other seqs; its length stays. */
+/* Of a writer with several files only the newest is written once more; the loss of the others is
+ * told, once. */
+static void test_removed_full(void)
+{
+    enum { PIECE = 1 << 19, PIECES = (64 << 20) / PIECE + 2 };
+    char run[TERN_ULID_SIZE], *big = tern_alloc(PIECE + 1, 1, "a text", NULL), want[100];
+    struct tern_ledger_rows events = {0};
+    const char *told = "";
+    int n_told = 0;
+
+    memset(big, 'x', PIECE);
+    tern_ledger_ulid_new(run);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
+    char *folder = tern_strf("%s/runs/%s", dir, run);
+    for (int i = 1; i <= 7; i++)
+        step(w, i, i);
+    for (int i = 0; i < PIECES; i++)
+        tern_ledger_spool_event(
+            w, &(struct tern_ledger_event){.kind = "k", .severity = "info", .text = big}, &err);
+    for (int i = 8; i <= 12; i++) {
+        if (i == 10 || i == 11) { /* the second time, nothing more is lost */
+            ok(tern_fs_remove_tree(folder, NULL) == 0, "a run's folder with two files is removed");
+            usleep(1100000);
+        }
+        step(w, i, i);
+    }
+    ok(tern_ledger_spool_dropped(w) > 7 && tern_ledger_spool_dropped(w) < 7 + PIECES,
+       "the records of the first file are lost (%d)", (int)tern_ledger_spool_dropped(w));
+    snprintf(want, sizeof want,
+             "%d records lost (steps 1 to 7): the files that had them were removed",
+             (int)tern_ledger_spool_dropped(w));
+    ok(tern_ledger_spool_close(w, &err) == 0, "its spool closes");
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    if (l)
+        tern_ledger_events(l, &events, &err);
+    for (size_t i = 0; i < events.n; i++)
+        if (strcmp(events.events[i].kind, "gap") == 0 && ++n_told)
+            told = events.events[i].text;
+    is(told, want, "the ledger says how many, and of which steps");
+    ok(n_told == 1, "once (%d)", n_told);
+    tern_ledger_rows_free(&events);
+    tern_ledger_close(l);
+    free(folder);
+    free(big);
+}
+
 static void renumber(const char *path, uint64_t by)
 {
     struct tern_buf all = {0}, one = {0};
@@ -340,6 +386,7 @@ int main(void)
     test_full();
     test_lost();
     test_moved();
+    test_removed_full();
     test_renumbered((uint64_t)-1, 1);
     test_renumbered((uint64_t)-3, 3);
     test_renumbered(7, 5);

@@ -195,6 +195,9 @@ struct tern_env_step {
 /* Found by the slurmstepd above this process; where none can be seen (another name space, /proc
  * with hidepid), by SLURM_STEP_ID.  `variables`: the environment to look at, NULL-ended. */
 void tern_env_step_look(struct tern_env_step *s, char *const *variables);
+/* Has job `job` a slurmstepd on this machine for a step of srun's?  True, too, where the processes
+ * of others cannot be seen. */
+bool tern_env_step_runs_here(uint32_t job);
 void tern_env_step_leave(const struct tern_env_step *s);
 void tern_env_step_free(struct tern_env_step *s);
 

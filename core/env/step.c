@@ -3,6 +3,7 @@
 
 #include "core/base/str.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -232,6 +233,25 @@ static bool is_our_job(char *const *variables, uint32_t job)
     const char *ours = value_of(variables, "SLURM_JOB_ID");
 
     return (ours && strtoul(ours, NULL, 10) == job) || has_group(variables, job);
+}
+
+bool tern_env_step_runs_here(uint32_t job)
+{
+    DIR *d = opendir("/proc");
+    const struct dirent *e;
+    bool here = false;
+    char title[128], step[32];
+    uint32_t of;
+
+    if (!d || !find_above(&of, step)) /* not even the one above this process is seen */
+        here = true;
+    while (!here && (e = readdir(d)))
+        here = is_number(e->d_name) &&
+               read_small((pid_t)strtol(e->d_name, NULL, 10), "cmdline", title, sizeof title) &&
+               read_title(title, &of, step) && of == job && of_srun(step);
+    if (d)
+        closedir(d);
+    return here;
 }
 
 static void find_step(struct tern_env_step *s, char *const *variables)

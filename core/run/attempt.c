@@ -157,6 +157,7 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
                 : w->first >= 0    ? tern_run_ranks_status(w->ranks, w->first, w->asked)
                                    : 0;
     f->srun_hang = w->srun_hang.ended && !w->srun_hang.known;
+    a->overlap |= w->srun_hang.ended;
     const bool good = f->status == 0 || f->srun_hang;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
@@ -272,17 +273,19 @@ static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_wat
 }
 
 /* Only a batch script has ranks on other nodes, which survive the death of its node.  They leave
- * a step alone that HyperPod's agent repeats.  Watchers do the same for them; a container's image
- * and mpirun's daemons have no tern-orphan that lives. */
+ * a step alone that HyperPod's agent repeats.  Watchers do the same for them, and a container's
+ * image has no tern-orphan.  Signs of life come from all ranks that srun starts. */
 static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beacon *beacon)
 {
-    const bool far = a->place.slurm && a->place.groups == 1 && a->place.nodes > 1 &&
+    const bool step = a->place.slurm && a->o->recipe->launch.with == TERN_LAUNCH_SRUN;
+    const char *node = getenv("SLURMD_NODENAME");
+    const bool far = step && node && a->place.groups == 1 && a->place.nodes > 1 &&
                      !a->place.auto_resume && !(a->watchers && *a->watchers) &&
-                     !a->o->recipe->workload.container &&
-                     a->o->recipe->launch.with == TERN_LAUNCH_SRUN;
+                     !a->o->recipe->workload.container;
 
-    tern_task_beacon_open(beacon, far ? getenv("SLURMD_NODENAME") : NULL,
-                          a->o->recipe->launch.spares);
+    tern_task_beacon_open(beacon, far ? node : NULL, a->o->recipe->launch.spares);
+    if (step)
+        tern_task_beacon_expect(beacon, (size_t)(a->place.nodes * a->place.ranks_per_node));
 }
 
 /* What ranks whose storage hangs could not record. */
@@ -349,6 +352,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .run_id = a->id,
         .retention = &retention,
         .beacon = &beacon,
+        .srun_hang.beacon = &beacon,
         .watchers = a->watchers,
         .limit.a = limited ? a : NULL,
         .srun_hang.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node),

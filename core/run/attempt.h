@@ -57,6 +57,9 @@ struct tern_run_attempt {
         *limit;       /* why this process stopped them: time_limit, reservation; NULL: it did not */
     time_t limit_end; /* the job's end that it then knew */
     bool goes_on;     /* that is not its end any more: the next attempt begins in this job */
+    /* Slurm still lists an earlier attempt's step, whose srun had to be ended: the ranks do not
+     * wait for its end.  Set before, and by, the launch. */
+    bool overlap;
     char lost_node[256]; /* a node that Slurm has declared down; "": none */
 };
 

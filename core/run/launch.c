@@ -54,9 +54,11 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
 
 /* Even blocks of ranks whatever options sbatch had, all variables also under --export=NONE, and one
  * rank's failure ends all. */
-static void add_srun(struct words *w, const struct tern_place *p, bool spares, const char *mpi,
+static void add_srun(struct words *w, const struct tern_run_attempt *a, const char *mpi,
                      const char *step, const char *hosts)
 {
+    const struct tern_place *p = &a->place;
+
     add(w, "srun");
     if (mpi)
         add(w, "--mpi=%s", mpi);
@@ -73,10 +75,10 @@ static void add_srun(struct words *w, const struct tern_place *p, bool spares, c
     if (p->cpus_per_rank)
         add(w, "--cpus-per-task=%" PRId64, p->cpus_per_rank);
     add(w, "--distribution=%s", hosts ? "arbitrary" : "block");
-    if (p->in_step) /* the outer step has the job's CPUs until it ends */
+    if (p->in_step || a->overlap) /* another step has the job's CPUs until it ends */
         add(w, "--overlap");
     add(w, "--kill-on-bad-exit=1");
-    if (spares) /* ranks on other nodes survive a node (srun_hang.h) */
+    if (a->o->recipe->launch.spares > 0) /* ranks on other nodes survive a node (srun_hang.h) */
         add(w, "--no-kill");
     add(w, "--export=ALL");
     add(w, "--input=none");
@@ -129,7 +131,7 @@ char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, co
     if (a->place.slurm && o->recipe->launch.with == TERN_LAUNCH_MPIRUN)
         add_mpirun(&w, &a->place, hosts);
     else if (a->place.slurm)
-        add_srun(&w, &a->place, o->recipe->launch.spares > 0,
+        add_srun(&w, a,
                  command                               ? NULL
                  : tern_run_attempt_uses_rendezvous(a) ? "none"
                                                        : "pmix",

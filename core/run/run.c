@@ -42,6 +42,7 @@ struct supervisor {
     unsigned attempts; /* so far, of this process */
     struct tern_run_precompile precompile;
     pid_t watchers; /* watchers.h */
+    bool overlap;   /* of the attempts to come */
     sigset_t signals, old_mask;
 };
 
@@ -373,6 +374,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
             .o = options,
             .recipe_text = s.recipe_text,
             .watchers = &s.watchers,
+            .overlap = s.overlap,
             .old_mask = &s.old_mask,
         };
         set_kind(&s, &a);
@@ -386,6 +388,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
         tern_run_attempt_end_row(&a, result);
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);
+        s.overlap |= a.overlap;
     }
     if (rc < 0 && s.attempts > 0) { /* an earlier attempt took place */
         add_reason(result, err->text);

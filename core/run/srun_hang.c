@@ -3,6 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/env/env.h"
 #include "core/logs/logs.h"
 #include "core/run/frozen.h"
 #include "core/run/watchers.h"
@@ -165,21 +166,64 @@ static void end_left(struct tern_run_srun_hang *s, struct tern_run_ranks *r)
     }
 }
 
+static void end_srun(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
+{
+    s->ended = true;
+    kill(-r->pid[0], SIGKILL); /* SIGTERM would be handled by the thread that waits */
+}
+
+/* A signal may have stopped ranks that are silent: continue the step, which does nothing to
+ * processes that run.  Returns until when such a rank would send a sign. */
+static int64_t wake(struct tern_run_srun_hang *s, const struct tern_run_ranks *r, int64_t now)
+{
+    if (s->again_at)
+        return s->again_at;
+    for (size_t g = 0; g < r->n_groups; g++)
+        tern_slurm_step_signal(r->groups[g], r->step, SIGCONT, NULL);
+    s->again_at = now + 3 * tern_task_beacon_every_ns((int64_t)s->ranks);
+    return s->again_at;
+}
+
+/* Is no rank left, as their signs say?  Ranks that are all silent may have been stopped: then their
+ * slurmstepd is there, which shows on this node alone. */
+static bool end_silent(struct tern_run_srun_hang *s, const struct tern_run_ranks *r, int64_t now)
+{
+    const enum tern_task_beacon_life life =
+        s->beacon ? tern_task_beacon_judge(s->beacon, now) : TERN_TASK_BEACON_LIVES;
+
+    if (life == TERN_TASK_BEACON_LIVES ||
+        (life == TERN_TASK_BEACON_SILENT && (r->nodes > 1 || tern_env_step_runs_here(r->job))))
+        return s->again_at = 0, false;
+    if (life != TERN_TASK_BEACON_ENDED && now < wake(s, r, now))
+        return false;
+    if (life == TERN_TASK_BEACON_ENDED)
+        tern_warn("srun has not ended, though every rank has: ending it");
+    else
+        tern_warn("srun has not ended, though no rank has been heard of for a while: ending it. "
+                  "Was a slurmstepd killed?");
+    s->known = life == TERN_TASK_BEACON_ENDED || s->beacon->failed;
+    s->status = s->beacon->failed;
+    end_srun(s, r);
+    return true;
+}
+
 void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     int64_t now = tern_clock_boot_ns();
 
     if (r->mpirun && (s->began || r->nodes == 1))
         return; /* the end of its steps is mpirun's affair; on one node it needs none */
-    if (!r->job || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
+    if (!r->job || !r->n || !r->pid[0] || s->ended)
+        return;
+    if ((!r->mpirun && end_silent(s, r, now)) || s->pid || now < s->next)
         return;
     if (!s->report_at)
         s->report_at = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
     if (s->over >= OVER_LOOKS && tern_logs_ended(s->logs, s->ranks, &s->status)) {
         tern_warn("srun has not ended, though every rank has for %d s: ending it",
                   (int)TERN_RUN_SRUN_HANG_LOOK_S);
-        s->ended = s->known = true;
-        kill(-r->pid[0], SIGKILL);
+        s->known = true;
+        end_srun(s, r);
         return;
     }
     if (s->gone < TERN_RUN_SRUN_HANG_LOOKS) {
@@ -191,8 +235,7 @@ void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run
     }
     tern_warn("srun has not ended, though its step has been gone for %d s: ending it",
               (int)(TERN_RUN_SRUN_HANG_LOOKS * TERN_RUN_SRUN_HANG_LOOK_S));
-    s->ended = true;
-    kill(-r->pid[0], SIGKILL); /* SIGTERM would be handled by the thread that waits */
+    end_srun(s, r);
 }
 
 bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ranks *r, pid_t pid,

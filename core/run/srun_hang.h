@@ -1,7 +1,9 @@
 /* Ends an srun that stays when its ranks are gone, and reports one that waits before they start.
  *
  * When a slurmstepd was killed, the step stays in the controller's list and srun waits for ever.
- * The ranks' programs go on without it, and their logs show when the last of them has ended.
+ * The ranks' programs go on without it, and their logs show when the last of them has ended; so do
+ * the messages that ranks send (core/task/beacon.h), where they have no log.  A rank that was
+ * killed with its slurmstepd leaves neither: srun is ended when others have ended and it is silent.
  *
  * The threads of srun's PMIx plugin (Slurm 22.05; seen once in 4 to 40 times with steps of a
  * heterogeneous job) may deadlock once the step is over; the job would hold its nodes until its
@@ -27,6 +29,7 @@
 #include <sys/types.h>
 
 #include "core/run/launch.h"
+#include "core/task/beacon.h"
 
 /* Seconds between two queries, and queries in a row that find no step: srun gets this long to write
  * its buffers. */
@@ -48,7 +51,9 @@ struct tern_run_srun_hang {
     bool known; /* result: but their logs give `status`, wait(2)'s of the first that failed, else 0
                  */
     int status;
-    unsigned over;     /* queries in a row that found every rank ended */
+    struct tern_task_beacon *beacon; /* the ranks' signs of life; NULL: none are known */
+    int64_t again_at;                /* silent ranks are judged again, on the boot clock; 0: none */
+    unsigned over;                   /* queries in a row that found every rank ended */
     unsigned stay;     /* queries in a row that found some, all of them well, but not all */
     pid_t pid;         /* the child that queries; 0: none */
     int64_t next;      /* query, on the boot clock */

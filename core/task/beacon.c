@@ -16,15 +16,24 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MAGIC = 0x424e5254 /* "TRNB" */, EVERY_MS = 200 };
-enum { QUESTION = 1, ANSWER = 2, REPORT = 3 }; /* a report is answered, too */
-enum { LOSSES_MAX = 1 << 20 };                 /* ranks */
-enum { FIRST_TURNS = 4 };                      /* a power of two */
+enum { MAGIC = 0x424e5254 /* "TRNB" */ };
+enum { QUESTION = 1, ANSWER = 2, REPORT = 3, SIGN = 4, END = 5 }; /* a report is answered, too */
+enum {
+    EVERY_MS = 200,
+    SIGN_MS = 5000,  /* between two signs of a rank in a small job... */
+    SIGN_RANKS = 50, /* ...and signs a second of all ranks in a large one */
+    MISSING = 6,     /* signs, until a rank is silent; srun gets as long to end after its ranks */
+    GAP_MS = 3000,   /* a longer gap between two judgements: this process was stopped */
+};
+enum { LOSSES_MAX = 1 << 20 }; /* ranks */
+enum { FIRST_TURNS = 4 };      /* a power of two */
 
-/* A question or an answer ends before the loss. */
+/* All but a report end before the loss. */
 struct word {
     uint8_t key[TERN_TASK_BEACON_KEY];
     uint32_t magic, kind;
+    uint32_t rank;  /* of a sign or an end */
+    int32_t status; /* of an end, wait(2)'s */
     struct tern_task_beacon_loss loss;
 };
 
@@ -86,8 +95,8 @@ static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_
         volatile uint8_t differs = 0; /* in constant time, which reveals nothing of the key */
         for (size_t i = 0; whole && i < sizeof w->key; i++)
             differs |= w->key[i] ^ key[i];
-        if (whole && !differs && w->magic == MAGIC && w->kind <= REPORT &&
-            (kinds & 1U << w->kind) && k == (ssize_t)length(w->kind))
+        if (whole && !differs && w->magic == MAGIC && w->kind <= END && (kinds & 1U << w->kind) &&
+            k == (ssize_t)length(w->kind))
             return true;
     }
 }
@@ -107,6 +116,55 @@ static void keep(struct tern_task_beacon *b, const struct tern_task_beacon_loss 
     b->losses[b->n_losses++].node[sizeof loss->node - 1] = '\0';
 }
 
+void tern_task_beacon_expect(struct tern_task_beacon *b, size_t n)
+{
+    b->rank = b->socket.fd >= 0 ? calloc(n, sizeof *b->rank) : NULL;
+    b->n = b->rank ? n : 0;
+}
+
+static void note(struct tern_task_beacon *b, const struct word *w)
+{
+    if (w->rank >= b->n)
+        return;
+    struct tern_task_beacon_rank *r = &b->rank[w->rank];
+    if (r->ended)
+        return; /* an end is sent more than once */
+    r->heard_ns = tern_clock_boot_ns();
+    r->ended = w->kind == END;
+    if (r->ended && w->status && !b->failed)
+        b->failed = w->status;
+}
+
+int64_t tern_task_beacon_every_ns(int64_t ranks)
+{
+    const int64_t second = 1000000000, least = SIGN_MS * (second / 1000);
+    const int64_t share = ranks * (second / SIGN_RANKS);
+
+    return share > least ? share : least;
+}
+
+enum tern_task_beacon_life tern_task_beacon_judge(struct tern_task_beacon *b, int64_t now_ns)
+{
+    const int64_t long_ago = now_ns - MISSING * tern_task_beacon_every_ns((int64_t)b->n);
+    const int64_t gap = now_ns - b->judged_ns;
+    size_t ended = 0;
+
+    for (size_t i = 0; i < b->n && b->judged_ns && gap > GAP_MS * (int64_t)1000000; i++)
+        if (b->rank[i].heard_ns)
+            b->rank[i].heard_ns += gap;
+    b->judged_ns = now_ns;
+    for (size_t i = 0; i < b->n; i++) {
+        if (!b->rank[i].heard_ns || b->rank[i].heard_ns > long_ago)
+            return TERN_TASK_BEACON_LIVES;
+        ended += b->rank[i].ended;
+    }
+    if (b->n == 0)
+        return TERN_TASK_BEACON_LIVES;
+    return ended == b->n ? TERN_TASK_BEACON_ENDED
+           : ended       ? TERN_TASK_BEACON_GONE
+                         : TERN_TASK_BEACON_SILENT;
+}
+
 void tern_task_beacon_answer(struct tern_task_beacon *b)
 {
     struct word w, answer = {.magic = MAGIC, .kind = ANSWER};
@@ -116,9 +174,13 @@ void tern_task_beacon_answer(struct tern_task_beacon *b)
     if (b->socket.fd < 0)
         return;
     memcpy(answer.key, b->key, sizeof answer.key);
-    while (read_word(&b->socket, b->key, 1U << QUESTION | 1U << REPORT, &w, &from, &n)) {
+    while (read_word(&b->socket, b->key, UINT32_MAX, &w, &from, &n)) {
+        if (w.kind == SIGN || w.kind == END)
+            note(b, &w);
         if (w.kind == REPORT)
             keep(b, &w.loss);
+        if (w.kind != REPORT && w.kind != QUESTION)
+            continue;
         (void)sendto(b->socket.fd, &answer, length(ANSWER), MSG_DONTWAIT | MSG_NOSIGNAL,
                      (struct sockaddr *)&from, n);
     }
@@ -130,6 +192,9 @@ void tern_task_beacon_close(struct tern_task_beacon *b)
     free(b->losses);
     b->losses = NULL;
     b->n_losses = 0;
+    free(b->rank);
+    b->rank = NULL;
+    b->n = 0;
     unsetenv("TERN_RUN_BEACON");
 }
 
@@ -180,6 +245,16 @@ bool tern_task_beacon_find(struct tern_task_beacon_asker *a)
 void tern_task_beacon_ask(const struct tern_task_beacon_asker *a)
 {
     struct word w = {.magic = MAGIC, .kind = QUESTION};
+
+    memcpy(w.key, a->key, sizeof w.key);
+    tern_datagram_send(&a->socket, &a->to, &w, length(w.kind));
+}
+
+void tern_task_beacon_sign(const struct tern_task_beacon_asker *a, int64_t rank, bool ended,
+                           int status)
+{
+    struct word w = {
+        .magic = MAGIC, .kind = ended ? END : SIGN, .rank = (uint32_t)rank, .status = status};
 
     memcpy(w.key, a->key, sizeof w.key);
     tern_datagram_send(&a->socket, &a->to, &w, length(w.kind));

@@ -6,12 +6,17 @@
  * that is busy or stopped does not answer either; `tern orphan` finds out what its silence means
  * (core/run/orphan.h).
  *
+ * In the other direction every rank of a step sends a sign of life now and then, and its end.  When
+ * slurmstepd has been killed, srun is told of neither (core/run/srun_hang.h).  Signs do not depend
+ * on logs or storage.  Where no message gets through, nothing is concluded.
+ *
  * By the same way a rank whose storage hangs reports at its end what is not in the ledger.
  */
 #ifndef TERN_TASK_BEACON_H
 #define TERN_TASK_BEACON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/datagram.h"
@@ -30,21 +35,45 @@ struct tern_task_beacon_loss {
     char node[64]; /* cut where it is longer */
 };
 
+struct tern_task_beacon_rank {
+    int64_t heard_ns; /* the last sign, on the boot clock; 0: none */
+    bool ended;
+};
+
 /* The side of the supervisor. */
 struct tern_task_beacon {
     struct tern_datagram socket;
     uint8_t key[TERN_TASK_BEACON_KEY];
     struct tern_task_beacon_loss *losses; /* one a rank, in the order in which they came */
     size_t n_losses;
+    struct tern_task_beacon_rank *rank; /* [n] */
+    size_t n;
+    int failed;        /* wait(2)'s of the first rank that failed; 0: none did */
+    int64_t judged_ns; /* when the signs were judged last */
 };
 
 /* Open the socket and set TERN_RUN_BEACON for the ranks to come; `node` is where this process runs,
  * NULL: the ranks report, and watch over nothing.  A failure is logged where they would watch, and
  * the run goes on without: then `socket.fd` is -1. */
 void tern_task_beacon_open(struct tern_task_beacon *b, const char *node, int64_t spares);
-/* Answer the queries and keep the reports that have come.  Call it when `socket.fd` can be read. */
+/* From now on the signs of ranks 0 to n - 1 count.  Without memory none does. */
+void tern_task_beacon_expect(struct tern_task_beacon *b, size_t n);
+/* Answer the queries, note the signs and keep the reports that have come.  Call it when `socket.fd`
+ * can be read. */
 void tern_task_beacon_answer(struct tern_task_beacon *b);
 void tern_task_beacon_close(struct tern_task_beacon *b);
+
+/* What the signs of all ranks together say.  A rank is silent when six of its signs are missing;
+ * one that was never heard lives.  A pause of this process is no silence. */
+enum tern_task_beacon_life {
+    TERN_TASK_BEACON_LIVES,  /* at least one rank */
+    TERN_TASK_BEACON_ENDED,  /* all have, long enough ago for srun to have ended */
+    TERN_TASK_BEACON_GONE,   /* some have, likewise, and all others are silent */
+    TERN_TASK_BEACON_SILENT, /* all are */
+};
+enum tern_task_beacon_life tern_task_beacon_judge(struct tern_task_beacon *b, int64_t now_ns);
+/* Nanoseconds between two signs of a rank: fewer in a large job, for the sake of the supervisor. */
+int64_t tern_task_beacon_every_ns(int64_t ranks);
 
 /* The side of a rank. */
 struct tern_task_beacon_asker {
@@ -66,6 +95,9 @@ int tern_task_beacon_turn(int64_t node);
 bool tern_task_beacon_find(struct tern_task_beacon_asker *a);
 /* Send a query.  Does not wait. */
 void tern_task_beacon_ask(const struct tern_task_beacon_asker *a);
+/* Send a sign of `rank`; `ended`: with its wait(2)'s `status`. */
+void tern_task_beacon_sign(const struct tern_task_beacon_asker *a, int64_t rank, bool ended,
+                           int status);
 /* Read the answers that have come; true when there was one. */
 bool tern_task_beacon_heard(struct tern_task_beacon_asker *a);
 /* Query for at most `ms`; true when it has answered. */

@@ -16,6 +16,7 @@
 #include "core/task/left.h"
 #include "core/task/memory.h"
 #include "core/task/signals.h"
+#include "core/task/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,8 @@ enum {
     CHUNK = 1 << 16,      /* a pipe's usual size */
     PIPE_BYTES = 1 << 20, /* requested: fewer switches for a program that prints much */
     LINGER_MS = 500,      /* for output of the program's children after its end */
-    ASK_MS = 2000,        /* between two queries of the supervisor's beacon... */
-    ASK_AGAIN_MS = 500,   /* ...and while a query is unanswered */
-    SILENT_MS = 1000 * TERN_TASK_BEACON_SILENT_S,
-    GAP_MS = 3000,       /* a longer gap between two looks: this process was stopped */
-    LAST_WORD_MS = 2000, /* for an answer of the beacon when the program has ended */
-    PATIENCE_MS = 5000,  /* for log and ledger at the end, when the storage hangs */
+    REPORT_MS = 2000,     /* for an answer of the supervisor to a report of losses */
+    PATIENCE_MS = 5000,   /* for log and ledger at the end, when the storage hangs */
 };
 
 enum { OUT, ERR, METRIC, N_STREAMS };
@@ -71,11 +68,7 @@ struct task {
     bool refused; /* it is logged that its output is refused */
     sigset_t old_mask;
     char *buffer, *error; /* [CHUNK] */
-    /* On the first rank of some nodes (beacon.h), but not on the supervisor's. */
-    struct tern_task_beacon_asker beacon;
-    int64_t asked_ns, looked_ns;
-    pid_t orphan; /* child that runs `tern orphan`; 0: none */
-    bool missed;  /* one was started since the last answer */
+    struct tern_task_supervisor supervisor;
     struct tern_task_frozen frozen;
 };
 
@@ -414,73 +407,6 @@ static bool move_error(struct task *t)
     return true;
 }
 
-/* ------------------------------------------------------------------ the supervisor's node */
-
-static void beacon_find(struct task *t)
-{
-    const char *local = getenv("SLURM_LOCALID"), *node = getenv("SLURMD_NODENAME");
-    const char *id = getenv("SLURM_NODEID");
-    int64_t n;
-
-    t->beacon.socket.fd = -1;
-    if (!local || strcmp(local, "0") != 0 || !node || !id ||
-        tern_str_int(id, 0, INT32_MAX, &n) < 0 || tern_task_beacon_turn(n) < 0 ||
-        !tern_task_beacon_find(&t->beacon))
-        return;
-    if (!t->beacon.node[0] || strcmp(node, t->beacon.node) == 0)
-        tern_task_beacon_drop(&t->beacon);
-    t->asked_ns = t->looked_ns = tern_clock_boot_ns();
-}
-
-static void orphan_start(struct task *t)
-{
-    char *path = tern_fs_beside("tern-orphan");
-
-    t->orphan = path ? fork() : -1;
-    if (t->orphan == 0) {
-        execl(path, path, (char *)NULL);
-        _exit(127);
-    }
-    if (t->orphan < 0)
-        t->orphan = 0;
-    t->missed = true;
-    free(path);
-}
-
-/* Milliseconds until the next look. */
-static int beacon_tick(struct task *t)
-{
-    const int64_t now = tern_clock_boot_ns(), ms = 1000000;
-
-    if (t->beacon.socket.fd < 0)
-        return -1;
-    if (now - t->looked_ns > GAP_MS * ms)
-        t->beacon.heard_ns = now;
-    t->looked_ns = now;
-    if (tern_task_beacon_heard(&t->beacon))
-        t->missed = false;
-    bool waits = t->asked_ns > t->beacon.heard_ns;
-    if (now - t->asked_ns >= (waits ? ASK_AGAIN_MS : ASK_MS) * ms) {
-        tern_task_beacon_ask(&t->beacon);
-        t->asked_ns = now;
-    }
-    if (!t->orphan && now - t->beacon.heard_ns > SILENT_MS * ms)
-        orphan_start(t);
-    return ASK_AGAIN_MS;
-}
-
-/* The program has ended, perhaps because the supervisor's node died. */
-static void beacon_last(struct task *t)
-{
-    if (t->beacon.socket.fd < 0)
-        return;
-    if (!t->orphan && (t->missed || !tern_task_beacon_await(&t->beacon, LAST_WORD_MS)))
-        orphan_start(t);
-    tern_task_beacon_drop(&t->beacon);
-    while (t->orphan && waitpid(t->orphan, NULL, 0) < 0 && errno == EINTR) {
-    }
-}
-
 /* Runs until the program is gone. */
 static void attend(struct task *t)
 {
@@ -491,7 +417,8 @@ static void attend(struct task *t)
         for (int i = 0; i < N_STREAMS; i++)
             fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
         fds[N_STREAMS] = (struct pollfd){.fd = t->signals, .events = POLLIN};
-        int ms = tern_task_frozen_tick(&t->frozen, t->pid, tern_clock_boot_ns(), beacon_tick(t));
+        int ms = tern_task_frozen_tick(&t->frozen, t->pid, tern_clock_boot_ns(),
+                                       tern_task_supervisor_tick(&t->supervisor));
         if (poll(fds, N_STREAMS + 1, ms) < 0)
             continue;
         for (int i = 0; i < N_STREAMS; i++)
@@ -503,11 +430,7 @@ static void attend(struct task *t)
         }
         /* By pid: orphans become children of this process where it is PID 1 of a container. */
         t->ended = TERN_AGAIN(waitpid(t->pid, &t->status, WNOHANG)) == t->pid;
-        if (t->orphan && waitpid(t->orphan, NULL, WNOHANG) == t->orphan) {
-            t->orphan = 0;
-            /* It ends when the beacon answers, or when its work is done. */
-            t->beacon.heard_ns = tern_clock_boot_ns();
-        }
+        tern_task_supervisor_reap(&t->supervisor);
     }
 }
 
@@ -561,7 +484,7 @@ static void report_left(struct task *t, const char *node)
              from.rank, node);
     tern_ledger_lost_words(&lost, cause, text, sizeof text);
     tern_warn("%s", text);
-    tern_task_beacon_report(from.rank, &lost, node, LAST_WORD_MS);
+    tern_task_beacon_report(from.rank, &lost, node, REPORT_MS);
 }
 
 int tern_task_run(char **argv)
@@ -577,7 +500,7 @@ int tern_task_run(char **argv)
         tern_error("cannot start '%s': %s", argv[0], strerror(errno));
         return TERN_TEMPFAIL;
     }
-    beacon_find(&t);
+    tern_task_supervisor_find(&t.supervisor);
     node_name(node, sizeof node);
     tern_task_frozen_begin(&t.frozen, argv[0], tern_task_rank(), node);
     attend(&t);
@@ -593,7 +516,8 @@ int tern_task_run(char **argv)
         free(t.buffer);
         free(t.error);
     }
-    beacon_last(&t);
+    const int status = t.frozen.why[0] ? TERN_TEMPFAIL << 8 : t.status;
+    tern_task_supervisor_end(&t.supervisor, status);
     if (t.frozen.why[0])
         return TERN_TEMPFAIL; /* a reason outside the run */
     return tern_task_signals_end_like(t.status);

@@ -11,7 +11,8 @@ last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where r
 
 mkdir -p stays late
 real=$(command -v srun)
-printf '#!/bin/bash\ntrap "" TERM\n%s "$@"\nwhile :; do sleep 1; done\n' "$real" >stays/srun
+# No rank's sign of its end arrives, as where the network lets none through.
+printf '#!/bin/bash\ntrap "" TERM\nunset TERN_RUN_BEACON\n%s "$@"\nwhile :; do sleep 1; done\n' "$real" >stays/srun
 printf '#!/bin/bash\nsleep 45\nexec %s "$@"\n' "$real" >late/srun # as one that waits for its nodes
 chmod +x stays/srun late/srun
 sed "s/^name:.*/name: stays/; s/^launch:.*/launch: {threads: 1}/; s/dir: checkpoints/dir: stays-checkpoints/" run.yaml >stays.yaml
@@ -48,5 +49,30 @@ for name in stepd-workload stepd; do
     has $name.out 'srun has not ended, though every rank has' "$name: srun is ended"
 done
 is "$(last exit_code stepd-workload)" 3 "the job has the status of the ranks"
+# ---- it is killed together with its rank, or the ranks have no log: their signs of life count
+kill_stepd() { # NODE [all]: the slurmstepd of $job's newest step there, and with "all" its processes
+    step=$(tern cluster exec $CLUSTER -- squeue -s -h -j "$job" -o %i | grep -v 'batch\|extern' | tail -n 1)
+    on sh -c "for p in \$(pgrep -f 'slurmstepd: .$step.'); do ls -l /proc/\$p/fd | grep -q slurmd-trn1-st-trn1-$1.log || continue
+        kids=\$(pgrep -P \$p); kill -9 \$p && echo killed; [ '${2-}' != all ] || for k in \$kids; do kill -9 \$(pgrep -P \$k) \$k; done; done"
+    out_has killed "$name: a slurmstepd is killed${2:+ with its rank}"
+}
+silent() { # NAME COMMAND RESTARTS OPTION...: at work
+    name=$1
+    printf 'version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: [bash, %s/%s.sh]}\nlaunch: {restarts: %s, health: off}\n' "$1" "$WORK" "$1" "$3" >"$1.yaml"
+    printf 'touch %s.began.$SLURM_PROCID; [ -e %s.go ] || until [ -e %s.go ]; do sleep 0.1; done\n%s\n' "$1" "$1" "$1" "$2" >"$1.sh"
+    submit --exclusive -o "$1.out" "${@:4}" --wrap "exec $BIN/tern run $1.yaml"
+    until_true test -e "$1.began.0"
+}
+silent lost '[ -e lost.once ] || { touch lost.once; exit 75; }' 1 -N2; until_true test -e lost.began.1; kill_stepd 2 all; touch lost.go
+silent nolog 'exit $((4 * SLURM_PROCID))' 0 -N2 --export=ALL,TERN_LOG_BYTES=0; until_true test -e nolog.began.1; kill_stepd 4; touch nolog.go
+for _ in 1 2 3 4; do until_true queue_empty && break; done
+name=lost; has lost.out "no rank has been heard of for a while" "srun is ended when the other ranks have"
+is "$(rows outcome lost)" "fault,done" "lost: the rank that failed counts, and the next attempt begins on the same nodes"
+name=nolog; has nolog.out "srun has not ended, though every rank has" "without logs, too"
+is "$(rows 'outcome, exit_code' nolog)" "failed 4" "nolog: the job has the status of the ranks"
+silent single 'exit 0' 0 -N1; kill_stepd '[1-4]' all
+for _ in 1 2 3 4; do until_true queue_empty && break; done
+has single.out "no rank has been heard of for a while" "the only rank of a job is killed with its slurmstepd: srun is ended"
+is "$(rows outcome single)" "fault" "single: how it ended is not known"
 on scancel -u "$(id -un)"; until_true queue_empty
 tap_done

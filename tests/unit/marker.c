@@ -99,9 +99,60 @@ static void test_beacon(void)
        "of many nodes few ask at once");
 }
 
+/* What two ranks' signs say at `s` seconds on the boot clock; a rank's is heard at `s0`, `s1`: 0
+ * for never.  `ended` has a bit for each. */
+static enum tern_task_beacon_life judged(int s, int s0, int s1, int ended)
+{
+    const int64_t second = 1000000000;
+    struct tern_task_beacon_rank ranks[2] = {{s0 * second, ended & 1}, {s1 * second, ended & 2}};
+    struct tern_task_beacon b = {.rank = ranks, .n = 2, .judged_ns = s * second - second};
+
+    return tern_task_beacon_judge(&b, s * second);
+}
+
+static void test_signs(void)
+{
+    struct tern_task_beacon b;
+    struct tern_task_beacon_asker a;
+    const int64_t second = 1000000000;
+
+    ok(judged(100, 99, 60, 0) == TERN_TASK_BEACON_LIVES, "a rank that was heard just now lives");
+    ok(judged(100, 60, 0, 1) == TERN_TASK_BEACON_LIVES, "so does one that was never heard");
+    ok(judged(100, 60, 60, 3) == TERN_TASK_BEACON_ENDED, "both have ended");
+    ok(judged(100, 60, 99, 3) == TERN_TASK_BEACON_LIVES, "srun has time when the last one has");
+    ok(judged(100, 60, 60, 1) == TERN_TASK_BEACON_GONE, "one has ended, the other one is silent");
+    ok(judged(100, 60, 60, 0) == TERN_TASK_BEACON_SILENT, "both are silent");
+    struct tern_task_beacon_rank rank = {.heard_ns = 60 * second};
+    struct tern_task_beacon stopped = {.rank = &rank, .n = 1, .judged_ns = 61 * second};
+    ok(tern_task_beacon_judge(&stopped, 100 * second) == TERN_TASK_BEACON_LIVES,
+       "while the supervisor was stopped no rank was silent");
+    ok(tern_task_beacon_every_ns(2) == 5 * second &&
+           tern_task_beacon_every_ns(5000) == 100 * second,
+       "ranks of a large job send fewer signs");
+
+    tern_task_beacon_open(&b, /* node= */ NULL, 0);
+    tern_task_beacon_expect(&b, 2);
+    if (!tern_task_beacon_find(&a)) {
+        tap_skip("no address to speak to");
+        return;
+    }
+    tern_task_beacon_sign(&a, 0, /* ended= */ false, 0);
+    tern_task_beacon_sign(&a, 1, /* ended= */ true, 3 << 8);
+    tern_task_beacon_sign(&a, 2, /* ended= */ true, 4 << 8); /* there is no such rank */
+    for (int i = 0; i < 10000 && (!b.rank[0].heard_ns || !b.rank[1].ended); i++) {
+        tern_task_beacon_answer(&b);
+        tern_clock_sleep_ns(1000000);
+    }
+    ok(b.rank[0].heard_ns && !b.rank[0].ended, "a rank's sign of life arrives");
+    ok(b.rank[1].ended && b.failed == 3 << 8, "a rank's end arrives with its status");
+    tern_task_beacon_drop(&a);
+    tern_task_beacon_close(&b);
+}
+
 int main(void)
 {
     test_marker();
     test_beacon();
+    test_signs();
     return tap_done();
 }

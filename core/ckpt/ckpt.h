@@ -466,7 +466,7 @@ struct tern_ckpt_prune_how {
     void *ctx;
 };
 
-/* Does a symbolic link in the same folder lead to checkpoint `path`?  Somebody has given it a name.
+/* Does a symbolic link in the same folder lead to checkpoint `path`?  A user has named it so.
  * If the folder cannot be read: yes. */
 bool tern_ckpt_is_linked(const char *path);
 

@@ -178,7 +178,7 @@ static void welcome(struct tern_health_listener *l)
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         const int why = errno;
         bool full = why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM;
-        /* Without a file it fails also when nobody waits. */
+        /* Without a file it fails also when no connection waits. */
         full = fd < 0 && full && poll(&(struct pollfd){.fd = l->fd, .events = POLLIN}, 1, 0) == 1;
         if (fd < 0 && ((full && evict(l)) || why == ECONNABORTED || why == EINTR))
             continue;

@@ -398,7 +398,7 @@ static int welcome(struct tern_wire_rendezvous *r, struct tern_err *err)
         int fd = accept4(r->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
         bool aborted = errno == ECONNABORTED;
-        /* Without a file it fails also when nobody waits. */
+        /* Without a file it fails also when no connection waits. */
         if (fd < 0 && full && poll(&(struct pollfd){r->listen, POLLIN, 0}, 1, 0) != 1)
             return 0;
         if (fd < 0 && full && !evict(r))

@@ -223,7 +223,7 @@ static void reports_missing_files(void)
     tern_wire_rendezvous_close(few);
 }
 
-/* The last file is a rank's: nobody waits any more. */
+/* The last file is a rank's: no connection waits any more. */
 static void uses_the_last_file(void)
 {
     struct rlimit was;
@@ -341,7 +341,8 @@ static void on_tick(int sig)
     (void)sig;
 }
 
-/* The status of a rank that meets with nobody, while a signal comes every few milliseconds. */
+/* The status of a rank to whose meeting no other comes, while a signal comes every few
+ * milliseconds. */
 static int meet_amid_signals(const char *address)
 {
     static uint8_t blob[TERN_WIRE_BLOB], all[2 * TERN_WIRE_BLOB];

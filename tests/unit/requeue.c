@@ -226,7 +226,8 @@ static void silence(void)
     a = stopped(true, &r);
     now.silent = 1;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
-    ok(ended("stopped", 0, &r) && !now.slept, "for a user's stop nobody waits");
+    ok(ended("stopped", 0, &r) && !now.slept,
+       "after a user's stop the supervisor does not wait for Slurm");
 }
 
 static void preemptions(void)

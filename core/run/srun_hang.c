@@ -156,13 +156,17 @@ static void query(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 /* Queries are made only while this process runs: a suspended job's time does not count. */
 static void end_left(struct tern_run_srun_hang *s, struct tern_run_ranks *r)
 {
+    const int64_t rank = tern_logs_left(s->logs, s->ranks);
+
+    if (rank < 0)
+        return; /* it has ended since the query */
     if (s->stay >= LEFT_LOOKS && !s->left[0]) {
-        tern_run_frozen_tell(s->left, sizeof s->left, tern_logs_left(s->logs, s->ranks));
+        tern_run_frozen_tell(s->left, sizeof s->left, rank);
         tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
     } else if (s->stay == 2) {
         tern_warn("rank %" PRId64 " has not ended, though others have for %d s: its step is "
                   "continued, in case a signal stopped it",
-                  tern_logs_left(s->logs, s->ranks), (int)TERN_RUN_SRUN_HANG_LOOK_S);
+                  rank, (int)TERN_RUN_SRUN_HANG_LOOK_S);
     }
 }
 

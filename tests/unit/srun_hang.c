@@ -44,11 +44,22 @@ static void test_looks(void)
     ok(s.lost, "ranks of a job that lost a node are ended");
 }
 
+/* `rank` has ended well, says its log in `dir`. */
+static void end_rank(const char *dir, const char *rank)
+{
+    struct tern_logs_file *f = tern_logs_file_open(dir, rank, "node", 1 << 20, NULL);
+
+    tern_logs_file_add_end(f, 1, 0, /* told= */ false);
+    tern_logs_file_close(f);
+}
+
 /* A rank that stays is ended after ten minutes of looks in a row. */
 static void test_stays(void)
 {
-    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "none")};
+    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "stays"), .ranks = 2};
     struct tern_run_ranks r = {0};
+
+    end_rank(s.logs, "0");
 
     for (int i = 1; i < LEFT_LOOKS; i++)
         found(&s, &r, STAYS);
@@ -58,7 +69,12 @@ static void test_stays(void)
     ok(s.stay == 1 && !s.left[0], "looks that find a rank that stays count in a row only");
     for (int i = 1; i < LEFT_LOOKS; i++)
         found(&s, &r, STAYS);
-    ok(strstr(s.left, "has not ended, though all others have"), "after ten minutes it is ended");
+    ok(strstr(s.left, "rank 1 has not ended, though all others have"),
+       "after ten minutes it is ended");
+    s.left[0] = '\0';
+    end_rank(s.logs, "1");
+    found(&s, &r, STAYS);
+    ok(!s.left[0], "one that has ended since the look is not");
     tern_run_srun_hang_free(&s);
 }
 
@@ -94,10 +110,8 @@ static bool ended(unsigned over)
 static void test_tick(void)
 {
     char *dir = tern_fs_join(work, "logs");
-    struct tern_logs_file *f = tern_logs_file_open(dir, "0", "node", 1 << 20, NULL);
 
-    tern_logs_file_add_end(f, 1, 0, /* told= */ false);
-    tern_logs_file_close(f);
+    end_rank(dir, "0");
     ok(ended(OVER_LOOKS), "srun is ended when its ranks have been over for two looks");
     ok(!ended(OVER_LOOKS - 1), "and not after one");
     free(dir);

@@ -51,7 +51,7 @@ done
 TERN_DEADLINE=5 amid claim "$seconds" 97
 [ "$rc" = 0 ]; ok $? "the ranks' ports are claimed by another process, which hears something" || cat out err
 judge "ports are claimed"
-# Whoever takes two ranks' ports while they wait for a third carries what they say, and may change it.
+# A program that takes two ranks' ports while they wait for a third carries their messages, and may change them.
 listening() { : >at; for p in $two; do ss -ltnpH | grep "pid=$p," | awk '$4 !~ /^127\./ {print $4}' | head -1 >>at; done; [ "$(wc -l <at)" = 2 ]; }
 amid_words() { grep -qE 'between|refused' changed || ! kill -0 $stranger 2>/dev/null; }
 changed() { # BYTES

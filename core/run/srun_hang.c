@@ -158,15 +158,16 @@ static void end_left(struct tern_run_srun_hang *s, struct tern_run_ranks *r)
 {
     const int64_t rank = tern_logs_left(s->logs, s->ranks);
 
-    if (rank < 0)
-        return; /* it has ended since the query */
-    if (s->stay >= LEFT_LOOKS && !s->left[0]) {
+    if (rank >= 0)
+        s->stays = rank + 1; /* else it has ended since the query */
+    if (rank >= 0 && s->stay >= LEFT_LOOKS && !s->left[0]) {
         tern_run_frozen_tell(s->left, sizeof s->left, rank);
         tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
-    } else if (s->stay == 2) {
-        tern_warn("rank %" PRId64 " has not ended, though others have for %d s: its step is "
+    } else if (s->stay == 2 && s->stays) {
+        /* Of the first look: the query has continued it, and it may have ended by now. */
+        tern_warn("rank %" PRId64 " had not ended, though others had for %d s: its step is "
                   "continued, in case a signal stopped it",
-                  rank, (int)TERN_RUN_SRUN_HANG_LOOK_S);
+                  s->stays - 1, (int)TERN_RUN_SRUN_HANG_LOOK_S);
     }
 }
 

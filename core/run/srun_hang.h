@@ -55,6 +55,7 @@ struct tern_run_srun_hang {
     int64_t again_at;                /* silent ranks are judged again, on the boot clock; 0: none */
     unsigned over;                   /* queries in a row that found every rank ended */
     unsigned stay;     /* queries in a row that found some, all of them well, but not all */
+    int64_t stays;     /* the newest such rank that was known, plus 1; 0: none */
     pid_t pid;         /* the child that queries; 0: none */
     int64_t next;      /* query, on the boot clock */
     int64_t report_at; /* from then on a missing step is logged; likewise */

@@ -78,7 +78,7 @@ up --slurm "$WORK/mine"; status 0
 run timeout 200 tern cluster smoke $C --timeout 80
 status 75 "smoke where nodes work alone only"
 out_has 'trn1-st-trn1-1: ok'; out_has 'trn1-st-trn1-2: ok'
-out_has 'all together: bad: srun: error: Task launch for StepId=1.0 failed on node trn1-st-trn1-2: Invalid job credential' "with Slurm's complaint" || cat err
+out_has 'all together: bad: srun: error: Task launch for StepId=1.0 failed on node trn1-st-trn1-2: Invalid job credential' "with Slurm's complaint" || { cat err; on sinfo -R; cat out; tail -n 30 "$TERN_CLUSTER_HOME/$C/log/slurmctld.log"; }
 finish
 
 # ---- why there are no namespaces

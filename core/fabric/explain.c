@@ -96,8 +96,8 @@ void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to)
     if (f->wait.liveness)
         tern_buf_printf(
             to,
-            "liveness: a rank that shows no life for %g s is named; one that evaluates, "
-            "reads or writes has longer than the deadline\n",
+            "liveness: a rank that shows no life for %g s is named; one that lives has the time "
+            "that its work takes\n",
             (double)f->wait.liveness_ns / 1e9);
     if (f->flight.dir[0])
         tern_buf_printf(to,

@@ -51,6 +51,11 @@ void tern_fabric_set_activity(struct tern_fabric *f, enum tern_fabric_activity d
     tern_fabric_liveness_tell(f->wait.liveness, doing, (int64_t)(seconds * 1e9));
 }
 
+int64_t tern_fabric_slept_ns(const struct tern_fabric *f)
+{
+    return f->wait.slept_ns;
+}
+
 int64_t tern_fabric_lost_ns(const struct tern_fabric *f, int64_t now_ns)
 {
     return tern_fabric_liveness_lost_ns(f->wait.liveness, now_ns);

@@ -131,21 +131,25 @@ enum tern_fabric_activity {
     TERN_FABRIC_READS,  /* waits for its data */
     TERN_FABRIC_EVALUATES,
     TERN_FABRIC_SAVES,
+    TERN_FABRIC_RECORDS, /* writes values and logs */
     TERN_FABRIC_DOINGS
 };
 enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes back */
-/* Until the next call, the other ranks wait for this rank for so many seconds, or for the deadline
- * if that is longer, as long as this rank shows life: a thread of the fabric answers them while
- * this one computes.  A rank that has shown life, and then none for TERN_LIVENESS seconds, was
- * stopped or frozen, and an error names it at once.  For a node that is silent as a whole, perhaps
- * through a fault of the network, that takes three times as long.  Time in which the waiting rank
- * was stopped itself does not count. */
+/* Until the next call, the other ranks wait for this rank for so many seconds from this call on, as
+ * long as it shows life: a thread of the fabric answers them while this one computes.  They wait
+ * for the deadline with 0 seconds, and at least for the deadline if a user has set it.  A rank that
+ * has shown life, and then none for TERN_LIVENESS seconds, was stopped or frozen, and an error
+ * names it at once.  For a node that is silent as a whole, perhaps through a fault of the network,
+ * that takes three times as long.  Time in which the waiting rank was stopped itself does not
+ * count. */
 void tern_fabric_set_activity(struct tern_fabric *f, enum tern_fabric_activity doing,
                               double seconds);
 /* Nanoseconds, until `now_ns` of the boot clock, in which this rank was stopped: it or its machine
  * was suspended.  The difference of two answers says what a span of time has lost; 0 where it is
  * not known. */
 int64_t tern_fabric_lost_ns(const struct tern_fabric *f, int64_t now_ns);
+/* Nanoseconds that this rank has slept so far in waits for others: it did no work of its own. */
+int64_t tern_fabric_slept_ns(const struct tern_fabric *f);
 
 /* Zeroed, page-aligned memory that the ranks of this node can reach directly.  Operations on it
  * copy nothing inside the node, and it is registered with the provider once.  A buffer of 2 MiB or

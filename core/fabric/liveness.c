@@ -31,11 +31,12 @@ struct datagram {
     int32_t rank; /* the sender's */
     uint32_t doing;
     int64_t patience_ns;
+    int64_t age_ns; /* of its work: clocks of nodes differ */
 };
 
 struct known {
     struct liveness_card card;
-    _Atomic int64_t heard_ns, patience_ns;
+    _Atomic int64_t heard_ns, patience_ns, since_ns;
     _Atomic int doing;
 };
 
@@ -46,7 +47,7 @@ struct liveness {
     bool runs;
     pthread_t thread;
     uint8_t key[LIVENESS_KEY];
-    _Atomic int64_t patience_ns;
+    _Atomic int64_t patience_ns, since_ns;
     _Atomic int doing;
     struct tern_clock_gaps gaps; /* of this process, by the thread's ticks */
     struct known *ranks;         /* [size] */
@@ -73,6 +74,11 @@ int64_t tern_fabric_liveness_patience(const struct liveness *l, int r)
     return l ? atomic_load_explicit(&l->ranks[r].patience_ns, memory_order_relaxed) : 0;
 }
 
+int64_t tern_fabric_liveness_since(const struct liveness *l, int r)
+{
+    return l ? atomic_load_explicit(&l->ranks[r].since_ns, memory_order_relaxed) : 0;
+}
+
 enum tern_fabric_activity tern_fabric_liveness_doing(const struct liveness *l, int r)
 {
     return l ? (enum tern_fabric_activity)atomic_load_explicit(&l->ranks[r].doing,
@@ -87,6 +93,7 @@ void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_activity doi
         return;
     atomic_store_explicit(&l->doing, doing, memory_order_relaxed);
     atomic_store_explicit(&l->patience_ns, patience_ns, memory_order_relaxed);
+    atomic_store_explicit(&l->since_ns, tern_clock_boot_ns(), memory_order_relaxed);
 }
 
 int64_t tern_fabric_liveness_lost_ns(struct liveness *l, int64_t now_ns)
@@ -104,6 +111,7 @@ static void answer(struct liveness *l, int r, const struct sockaddr_storage *fro
         .rank = l->rank,
         .doing = (uint32_t)atomic_load_explicit(&l->doing, memory_order_relaxed),
         .patience_ns = atomic_load_explicit(&l->patience_ns, memory_order_relaxed),
+        .age_ns = tern_clock_boot_ns() - atomic_load_explicit(&l->since_ns, memory_order_relaxed),
     };
 
     memcpy(d.key, l->ranks[r].card.key, sizeof d.key);
@@ -114,6 +122,7 @@ static void answer(struct liveness *l, int r, const struct sockaddr_storage *fro
 static void heard(struct liveness *l, const struct datagram *d)
 {
     static const int64_t most = 86400ll * 1000000000;
+    const int64_t now = tern_clock_boot_ns();
     struct known *k = &l->ranks[d->rank];
 
     atomic_store_explicit(&k->doing, d->doing < TERN_FABRIC_DOINGS ? (int)d->doing : 0,
@@ -123,7 +132,9 @@ static void heard(struct liveness *l, const struct datagram *d)
                           : d->patience_ns > most ? most
                                                   : d->patience_ns,
                           memory_order_relaxed);
-    atomic_store_explicit(&k->heard_ns, tern_clock_boot_ns(), memory_order_release);
+    atomic_store_explicit(&k->since_ns, d->age_ns < 0 || d->age_ns > now ? 0 : now - d->age_ns,
+                          memory_order_relaxed);
+    atomic_store_explicit(&k->heard_ns, now, memory_order_release);
 }
 
 static void read_all(struct liveness *l)

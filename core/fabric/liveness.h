@@ -43,6 +43,8 @@ void tern_fabric_liveness_ask(struct liveness *l, int r);
 int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
 /* How long the work of rank r may take, by its last answer; 0 when not known. */
 int64_t tern_fabric_liveness_patience(const struct liveness *l, int r);
+/* When that work began, on this rank's boot clock; 0 when not known. */
+int64_t tern_fabric_liveness_since(const struct liveness *l, int r);
 /* That work. */
 enum tern_fabric_activity tern_fabric_liveness_doing(const struct liveness *l, int r);
 /* Nanoseconds in which this rank did not run so far (core/base/clock.h): it was stopped. */

@@ -83,10 +83,11 @@ static int read_share(int *share, struct tern_err *err)
 }
 
 /* TERN_DEADLINE, where the options have none. */
-static int read_deadline(struct tern_fabric_options *o, struct tern_err *err)
+static int read_deadline(struct tern_fabric_options *o, bool *ret_set, struct tern_err *err)
 {
     const char *s = tern_var("TERN_DEADLINE");
 
+    *ret_set = s || o->deadline_s > 0;
     if (o->deadline_s > 0)
         return 0;
     if (s && tern_str_real(s, 0.1, 1e6, &o->deadline_s) < 0)
@@ -477,7 +478,7 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
     if (!f)
         return NULL;
     f->wire.own.fd = -1;
-    int rc = read_deadline(&o, err);
+    int rc = read_deadline(&o, &f->wait.deadline_set, err);
     if (rc == 0)
         rc = choose_transport(&o, err);
     if (rc == 0)

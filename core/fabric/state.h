@@ -39,9 +39,11 @@ struct waiter {
 /* wait.c: how long, and how often this rank looks meanwhile. */
 struct waiting {
     int64_t deadline_ns;
+    bool deadline_set;         /* by a user: no rank is waited for shorter */
     unsigned spins;            /* polls before giving the core away */
     int64_t nap_ns;            /* longest sleep between two looks; 0: not slept yet */
     bool lent;                 /* it gave its core away last, and did not sleep since */
+    int64_t slept_ns;          /* in all waits so far */
     int64_t moved_ns;          /* when it last slept to be given another core */
     int64_t far_ns;            /* how long the last wait for a remote rank took so far */
     struct liveness *liveness; /* NULL: not to be had */

@@ -138,17 +138,19 @@ static int64_t alive(const struct waiter *w, int r)
                   latest(w->start, w->awake));
 }
 
-/* How long rank r may be silent: the deadline, or what it asked for while it shows life. */
+/* How long rank r may be silent: the deadline, or what its work may take while it shows life. */
 static int64_t limit(const struct waiter *w, int r, int64_t now)
 {
     const struct tern_fabric *f = fabric_of(w->c);
     int64_t asked = tern_fabric_liveness_patience(f->wait.liveness, r);
     bool lives = now - tern_fabric_liveness_heard(f->wait.liveness, r) < f->wait.liveness_ns;
 
-    return lives && asked > f->wait.deadline_ns ? asked : f->wait.deadline_ns;
+    if (!lives || !asked || (f->wait.deadline_set && asked < f->wait.deadline_ns))
+        return f->wait.deadline_ns;
+    return asked;
 }
 
-/* The longest of all members'. */
+/* The longest of all members', and the deadline: one of them may wait for others. */
 static int64_t longest(const struct waiter *w, int64_t now)
 {
     int64_t most = fabric_of(w->c)->wait.deadline_ns;
@@ -164,6 +166,8 @@ static bool is_silent(const struct waiter *w, int r, int64_t now)
     const struct tern_fabric *f = fabric_of(w->c);
     int64_t since = latest(seen(f, r), latest(w->start, w->awake));
 
+    /* What it did before took its own time. */
+    since = latest(since, tern_fabric_liveness_since(f->wait.liveness, r));
     return r != f->wire.rank && now - since > limit(w, r, now);
 }
 
@@ -252,7 +256,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     static const char *const words[TERN_FABRIC_DOINGS] = {
         [TERN_FABRIC_COMPUTES] = "computes",         [TERN_FABRIC_STARTS] = "is still starting",
         [TERN_FABRIC_READS] = "waits for its data",  [TERN_FABRIC_EVALUATES] = "evaluates",
-        [TERN_FABRIC_SAVES] = "writes a checkpoint",
+        [TERN_FABRIC_SAVES] = "writes a checkpoint", [TERN_FABRIC_RECORDS] = "writes its records",
     };
     char what[160];
 
@@ -348,7 +352,8 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     if (ping(w, peer, now, err) < 0 || look_for_life(w, peer, now, err) < 0)
         return -1;
     if (now - w->start > limit(w, peer, now) &&
-        (w->asking || is_silent(w, peer, now) || now - w->asked > f->wait.deadline_ns))
+        (w->asking || is_silent(w, peer, now) ||
+         now - latest(w->asked, w->start) > f->wait.deadline_ns))
         return overdue(w, member, err);
     return 0;
 }
@@ -404,7 +409,8 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
     if (f->wait.nap_ns > NAP_NS && ns < shortest)
         ns = shortest;
     tern_clock_sleep_ns(ns);
-    int64_t late = tern_clock_boot_ns() - now - ns;
+    const int64_t slept = tern_clock_boot_ns() - now, late = slept - ns;
+    f->wait.slept_ns += slept;
     if (late > LATE_NS && f->wait.nap_ns < NAP_MAX_NS)
         f->wait.nap_ns *= 2;
     else if (late < LATE_NS / 2 && f->wait.nap_ns > shortest)

@@ -3,7 +3,9 @@
 
 #include "core/base/clock.h"
 
-enum { TIMES = 10 };
+/* Others wait for a step at least so long: the scheduler, or memory that the kernel has to find,
+ * may take seconds, whatever the step takes. */
+enum { TIMES = 10, STEP_S = 5 };
 
 static void learn(struct train_patience *p, enum tern_fabric_activity what, double seconds)
 {
@@ -33,9 +35,9 @@ double tern_train_patience_turn(struct train_patience *p, enum tern_fabric_activ
     p->since_ns = now_ns;
     p->lost_ns = lost_ns;
     double seconds = TIMES * p->longest[doing];
-    if ((doing != TERN_FABRIC_COMPUTES || !p->computed) && seconds < TERN_FABRIC_STORAGE_S)
-        seconds = TERN_FABRIC_STORAGE_S;
-    return seconds;
+    const bool measured = doing == TERN_FABRIC_COMPUTES && p->longest[doing] > 0;
+    const double least = measured ? STEP_S : TERN_FABRIC_STORAGE_S;
+    return seconds > least ? seconds : least;
 }
 
 void tern_train_note_save(struct train *t, double seconds)
@@ -49,7 +51,8 @@ void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing)
 {
     struct tern_fabric *f = t->options->fabric;
     const int64_t now = tern_clock_boot_ns();
-    const int64_t lost = tern_fabric_lost_ns(f, now);
+    /* What it waited for others was their time. */
+    const int64_t lost = tern_fabric_lost_ns(f, now) + tern_fabric_slept_ns(f);
 
     tern_fabric_set_activity(f, doing, tern_train_patience_turn(&t->patience, doing, now, lost));
 }

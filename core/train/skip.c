@@ -52,8 +52,10 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
         tern_buf_printf(&b, "step %" PRIu64 ": %s; no update; samples %" PRIu64 " to %" PRIu64 ": ",
                         at->step + 1, why, at->sample, at->sample + n - 1);
         add_rows(&b, t, at->sample, n);
+        tern_train_set_doing(t, TERN_FABRIC_RECORDS);
         tern_warn("%s", b.data);
         tern_train_record_event(t, "skip", "warn", b.data);
+        tern_train_set_doing(t, TERN_FABRIC_COMPUTES);
         tern_buf_free(&b);
     }
     if (!tern_train_guard_is_over(&at->guard))

@@ -157,8 +157,8 @@ struct train_progress {
 struct train_patience {
     enum tern_fabric_activity doing;
     int64_t since_ns;                   /* boot clock */
-    int64_t lost_ns;                    /* of tern_fabric_lost_ns then... */
-    int64_t saved_lost_ns;              /* ...and at the last save */
+    int64_t lost_ns;                    /* stopped or waiting, so far, then */
+    int64_t saved_lost_ns;              /* stopped, so far, at the last save */
     double longest[TERN_FABRIC_DOINGS]; /* seconds */
     bool computed;                      /* a step is behind it */
 };
@@ -192,8 +192,9 @@ struct train {
 /* ---- patience.c ---- */
 
 /* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
- * taken so far in this attempt, and ten minutes at least where that depends on storage.  Time in
- * which this rank was stopped is no time that it took. */
+ * taken so far in this attempt, and at least 5 seconds for a step, or ten minutes where that
+ * depends on storage, or no step has been measured.  Time in which this rank was stopped, or waited
+ * for others, is no time that it took. */
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing);
 /* The same, of a clock of the caller's: at `now_ns` rank has lost `lost_ns` so far.  Returns the
  * seconds that others allow. */

@@ -151,6 +151,7 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
     t->progress.sample += (uint64_t)r->batch.global;
     t->progress.evaluated = false;
     t->progress.loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
+    tern_train_set_doing(t, TERN_FABRIC_RECORDS); /* until the next step, with what comes between */
     tern_train_record_step(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
     *stop = requested;
     return rc;

@@ -70,9 +70,30 @@ static void test_paused_save(void)
        "a later save is not shortened by an earlier pause");
 }
 
+static void test_floors(void)
+{
+    struct train_patience p = {0};
+    int64_t now = 1000 * S;
+    double first = tern_train_patience_turn(&p, TERN_FABRIC_COMPUTES, now, 0);
+
+    ok(is_near(first, TERN_FABRIC_STORAGE_S), "the first step may wait for storage");
+    now += 90 * S;
+    ok(is_near(tern_train_patience_turn(&p, TERN_FABRIC_READS, now, 0), TERN_FABRIC_STORAGE_S),
+       "data always may");
+    ok(is_near(tern_train_patience_turn(&p, TERN_FABRIC_COMPUTES, now, 0), TERN_FABRIC_STORAGE_S),
+       "the second step is not measured by the first, which may have been of another length");
+    now += S / 10;
+    tern_train_patience_turn(&p, TERN_FABRIC_RECORDS, now, 0);
+    ok(is_near(tern_train_patience_turn(&p, TERN_FABRIC_COMPUTES, now, 0), 5),
+       "steps of a tenth of a second: others allow five seconds");
+    ok(is_near(tern_train_patience_turn(&p, TERN_FABRIC_RECORDS, now, 0), TERN_FABRIC_STORAGE_S),
+       "records go to storage");
+}
+
 int main(void)
 {
     test_gaps();
+    test_floors();
     test_paused_step();
     test_paused_save();
     return tap_done();

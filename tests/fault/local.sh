@@ -28,7 +28,7 @@ rm -rf checkpoints
 # have steps up to 10, and step 12 half.
 for s in 4 6 8 10; do hold $s $here; done; hold 12 /local/
 begin l "${args[@]}"
-until_true reached l 13; until_true [ -d "$(echo local/*/*/step-00000012.tmp-1 | cut -d' ' -f 1)" ]
+until_true reached l 13; until_true eval '[ "$(ls -d local/*/*/step-00000012.tmp-1 2>/dev/null | wc -l)" = 2 ]'
 until_true eval '[ "$(published l)" = "2 " ]'; ok $? "checkpoint.dir has step 2"
 kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
 [ "$(strays)" = 3 ]; ok $? "killed while one is copied from the nodes, and one written there" || find . -name '*.tmp-*'

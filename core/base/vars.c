@@ -25,11 +25,9 @@ const struct tern_var tern_vars[] = {
      "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
     {"TERN_DEADLINE", "60",
-     "Seconds after which a wait for another rank is an error. Of tern's own trainer a rank that "
-     "is "
-     "alive has ten minutes or more to read, to write and to evaluate, and for a step ten times "
-     "the "
-     "longest so far, 5 s at least; if this is set, it has never less than this."},
+     "Seconds after which a wait for another rank is an error. A rank of tern's own trainer that "
+     "is alive has longer to read, write and evaluate (ten minutes at least), and for a step ten "
+     "times its longest so far (5 s at least). If this is set, no rank has less."},
     {"TERN_EXEC_PATH", "", "The folder in which `tern` looks for tern-<name> before its own."},
     {"TERN_FABRIC", "",
      "The carrier of messages between nodes, ofi or mpi; wins over launch.fabric, from which "

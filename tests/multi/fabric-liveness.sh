@@ -16,9 +16,9 @@ for case in '4:but its node is alive: the process is stopped or frozen' '2:but i
     status 0 "a rank that computes for longer than that shows life, at most $share sharing"
     TERN_DEADLINE=3 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 run timeout 100 "$R" busy 4 2 5500
     status 0 "one that writes a checkpoint has longer than the deadline, at most $share sharing"
-    TERN_DEADLINE=3 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 5500
+    TERN_DEADLINE=6 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 4000
     status 0 "and then the whole deadline for the step that follows, at most $share sharing"
-    env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 8000 >out 2>err; rc=$?
+    env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 6000 >out 2>err; rc=$?
     named 4 'rank 2 \(.*not come within the deadline of 2 s: it runs, and computes' && [ "$rc" = 3 ]
     words "one that computes for longer than it said is named before the usual deadline, at most $share sharing"
     TERN_DEADLINE=3 TERN_LIVENESS=2 TERN_FABRIC_SHARE=$share run timeout 100 "$R" hold 4 2 5000

@@ -92,7 +92,7 @@ fi
 
 # ---- heterogeneous jobs
 recipe het "workload: {command: [bash, $WORK/het.sh], tasks_per_node: 2}" "$who
-trap 'echo got USR1; exit 76' USR1; touch het.\$SLURM_PROCID; while :; do sleep 0.01; done"
+trap 'echo got USR1; touch got.\$SLURM_PROCID; until [ -e got.0 -a -e got.1 -a -e got.2 -a -e got.3 -a -e got.4 -a -e got.5 ]; do sleep 0.05; done; exit 76' USR1; touch het.\$SLURM_PROCID; while :; do sleep 0.01; done"
 cat >het.sbatch <<E2
 #!/bin/bash
 #SBATCH -N2 --exclusive

@@ -23,9 +23,8 @@
  *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then the
  *                                 "yields: N" of rank 0 in one, as tern_test_yields() counts
  *   busy RANKS VICTIM MS          VICTIM computes for MS amid operations; with TEST_FABRIC_SAVES it
- *                                 says before that it writes a checkpoint, for a minute
- *                                 with TEST_FABRIC_STEP that a step takes so many seconds; with
- *                                 both that comes after, for 1.5 s
+ *                                 says before that it writes a checkpoint, for a minute; then, with
+ *                                 TEST_FABRIC_STEP, in a step of so many seconds for MS again
  *   turns RANKS 0 MS              rank 0 waits for the others one after the other: they come to an
  *                                 all-reduce after MS, 0.2 s apart
  *   hold RANKS VICTIM MS          VICTIM, and then all ranks are stopped for MS amid operations and
@@ -469,23 +468,6 @@ static int paced(struct tern_fabric *f)
     return 0;
 }
 
-static void be_busy(struct tern_fabric *f)
-{
-    const char *step = getenv("TEST_FABRIC_STEP");
-    const bool saves = getenv("TEST_FABRIC_SAVES");
-
-    if (saves) {
-        tern_fabric_set_activity(f, TERN_FABRIC_SAVES, 60);
-        tern_clock_sleep_ns(operations * 1000000ll);
-    }
-    if (step)
-        tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, atof(step));
-    if (step && saves)
-        tern_clock_sleep_ns(1500000000);
-    else if (!saves)
-        tern_clock_sleep_ns(operations * 1000000ll);
-}
-
 /* Operations that all end well, whatever happens amid them. */
 static int steady(struct tern_fabric *f)
 {
@@ -499,7 +481,12 @@ static int steady(struct tern_fabric *f)
         if (mine && strcmp(mode, "hold") == 0)
             raise(SIGSTOP);
         if (mine && strcmp(mode, "busy") == 0) {
-            be_busy(f);
+            const char *step = getenv("TEST_FABRIC_STEP");
+            if (getenv("TEST_FABRIC_SAVES"))
+                tern_fabric_set_activity(f, TERN_FABRIC_SAVES, 60);
+            tern_clock_sleep_ns(operations * 1000000ll);
+            tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, step ? atof(step) : 0);
+            tern_clock_sleep_ns(step ? operations * 1000000ll : 0);
             tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, 0);
         }
         if (reduce(f, v, 4096) < 0)

@@ -27,9 +27,9 @@ rm -rf dumps
 trap '' USR2 # until it listens, the question must not end it
 TERN_DEADLINE=30 "$R" late 4 2>err & pid=$!
 trap - USR2
-asked() { # until all four wait, and have answered
+asked() { # until all three wait for the fourth itself, and have answered
     kill -USR2 $pid; sleep 0.1
-    tern fabric flight-report dumps 2>/dev/null | head -n 1 | grep -q '3 ranks wait'
+    tern fabric flight-report dumps 2>/dev/null | grep -q 'ranks 0-2 are in all_reduce .* #21'
 }
 until_true asked
 look '3 ranks wait, .* for rank 3 \(.*\), which was in no operation' "SIGUSR2, while one does not come"

@@ -13,6 +13,14 @@ begin() { # NAME: a job of two nodes at work
     submit -N2 --exclusive -o "$1.out" --wrap "exec tern run $1.yaml"; status 0
     until_true test -d "$1/step-00000050"
 }
+stop_one() { # PROGRAM NAME: a job with one of them stopped, in $run_name: another where the first was over by then
+    local at
+    for at in '' 2 3 4 5 6 7 8 9; do
+        run_name=$2$at; begin "$run_name"
+        kill -STOP "$(pgrep -f "^[^ ]*$1 .*/$run_name.yaml" | tail -n 1)" 2>/dev/null && return
+        over "$run_name"
+    done
+}
 is_suspended() { tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %T | grep -qx SUSPENDED; }
 
 # It stays suspended, beside the others, until the end that it had before; then Slurm gives it another.
@@ -35,18 +43,16 @@ digests() { tern ckpt show "$1/latest" --json | grep '"sha256"' | sort; }
 digests left >want; digests held | cmp -s - want; ok $? "a suspended job has the weights of an undisturbed one"
 
 export TERN_DEADLINE=60
-begin stopped
-kill -STOP "$(pgrep -f '^[^ ]*tern-train .*/stopped.yaml' | tail -n 1)"
-over stopped
-is "$(rows outcome stopped)" "fault,done" "a rank that is stopped alone causes another attempt"
-has stopped.out 'no sign of life' "a stopped rank's error says that it gave no sign of life"
-digests stopped | cmp -s - want; ok $? "a job with a stopped rank ends with the same weights"
+stop_one tern-train stopped
+over $run_name
+is "$(rows outcome $run_name)" "fault,done" "a rank that is stopped alone causes another attempt"
+has $run_name.out 'no sign of life' "a stopped rank's error says that it gave no sign of life"
+digests $run_name | cmp -s - want; ok $? "a job with a stopped rank ends with the same weights"
 
-begin wrapper
-kill -STOP "$(pgrep -f '^[^ ]*tern-task .*/wrapper.yaml' | tail -n 1)"
-over wrapper
-is "$(rows outcome wrapper)" "done" "a tern-task that is stopped is continued when all other ranks have ended"
-has wrapper.out 'its step is continued' "tern run says which rank had not ended"
+stop_one tern-task wrapper
+over $run_name
+is "$(rows outcome $run_name)" "done" "a tern-task that is stopped is continued when all other ranks have ended"
+has $run_name.out 'its step is continued' "tern run says which rank had not ended"
 
 is_past() { [ "$(date +%s)" -gt "$end" ]; }
 job=$late; for _ in 1 2 3 4; do until_true is_past && break; done

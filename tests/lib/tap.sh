@@ -38,7 +38,11 @@ tap_lines() {
     done
 }
 is() { # GOT WANTED NAME
-    [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; return 1; }
+    [ "$1" = "$2" ]; ok $? "$3" || {
+        echo "# got '$1', wanted '$2'"
+        [ ! -s err ] || sed 's/^/# the last command: /' err | tail -5
+        return 1
+    }
 }
 # Until COMMAND succeeds, for half a minute at most: whether it does is asked, not when.
 # wider COLUMNS FILE: the lines of UTF-8 that have more, with their numbers.

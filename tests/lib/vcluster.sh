@@ -14,7 +14,11 @@ with_slurm() { [ -z "${SLURM_PREFIX-}" ] || sed -i "s|^export PATH=|&$SLURM_PREF
 export TERN_CLUSTER_HOME=$WORK/clusters
 CLUSTER=t$$
 LAYOUT=$ROOT/cluster-templates/trn1-4/cluster.yaml
-cluster_down() { tern cluster down $CLUSTER >/dev/null 2>&1; }
+cluster_down() { # after something failed, with what Slurm said of its nodes
+    [ $tap_bad = 0 ] || grep -iE 'not resp|state set to down|node failure' "$TERN_CLUSTER_HOME/$CLUSTER/log/slurmctld.log" |
+        tail -n 30 | sed 's/^/# slurmctld: /'
+    tern cluster down $CLUSTER >/dev/null 2>&1
+}
 cluster_up() {
     tap_cleanup=cluster_down
     tern cluster up -n $CLUSTER "$@" "$LAYOUT" >up 2>&1 || { cat up; exit 1; }

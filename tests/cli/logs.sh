@@ -27,7 +27,8 @@ run tern task -- sh -c 'read x || echo nothing'; out_has nothing "the program ha
 run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"
 run timeout 100 tern task -- sh -c 'sleep 300 & echo $! >daemon; echo done'; status 0 "a child that outlives the program is not waited for"
 kill "$(cat daemon)" 2>/dev/null
-run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "output within a moment after the program's end is passed on"
+late() { run tern task -- sh -c '(while kill -0 $$; do sleep 0.01; done 2>/dev/null; echo late) & echo early'; grep -q late out; }
+until_true late; out_has late "output within a moment after the program's end is passed on"
 run bash -c 'set -o pipefail; tern task -- yes | head -n 1'
 is "$(cat out) $rc" "y 141" "when the reader is gone, the program gets SIGPIPE, as without tern-task"
 TERN_RUN_LOGS=$WORK/fulllogs tern task bash -c 'for i in 1 2 3 4; do echo "line $i"; sleep 0.1; done; echo went >went' >/dev/full 2>err

@@ -220,14 +220,14 @@ out:
     return rc;
 }
 
-/* Begin from the recipe's model: weights of a folder, or random ones. */
-int tern_train_begin(struct train *t, struct tern_err *err)
+/* Begin from the recipe's model: weights of the folder `from`, or random ones. */
+int tern_train_begin(struct train *t, const char *from, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
     struct tern_infer_source s = {0};
     struct tern_model_config config;
 
-    if (!r->model.from) {
+    if (!from) {
         if (tern_model_config_load(r->model.config, &config, err) < 0 ||
             make_model(t, &config, err) < 0)
             return -1;
@@ -236,7 +236,7 @@ int tern_train_begin(struct train *t, struct tern_err *err)
         copy_master(t);
         return 0;
     }
-    if (tern_infer_open(r->model.from, &s, err) < 0)
+    if (tern_infer_open(from, &s, err) < 0)
         return -1;
     int rc = make_model(t, &s.config, err);
     if (rc == 0)
@@ -248,15 +248,14 @@ int tern_train_begin(struct train *t, struct tern_err *err)
             rc = tern_recipe_fail(r, "model.optimizer", err,
                                   "'keep', but %s has optimizer state of adapters alone. Say "
                                   "'reset'.",
-                                  r->model.from);
+                                  from);
         } else if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
             rc = read_moments(t, &s, err);
             t->progress.updates =
                 meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));
         } else {
             rc = tern_recipe_fail(r, "model.optimizer", err,
-                                  "'keep', but %s has no optimizer state. Say 'reset'.",
-                                  r->model.from);
+                                  "'keep', but %s has no optimizer state. Say 'reset'.", from);
         }
     }
     t->checkpoint.files_dir = tern_strdup(tern_ckpt_path(s.ckpt));

@@ -14,9 +14,10 @@
 
 enum { START_PATH = 1024, START_AFTER = 1024 };
 
-/* The checkpoint that all ranks go on from, and what was evaluated after it was published. */
+/* The checkpoint that all ranks go on from, and what was evaluated after it was published; or the
+ * one that model.from's word (DIR/latest) stands for.  "": none. */
 struct start {
-    char path[START_PATH], after[START_AFTER];
+    char path[START_PATH], after[START_AFTER], model[START_PATH];
     bool damaged; /* some in checkpoint.dir were */
 };
 
@@ -188,6 +189,26 @@ static int find_level(struct train *t, struct start *from, struct tern_err *err)
     return rc < 0 ? -1 : tern_train_agree(t, may_begin(t, from, err), err);
 }
 
+/* Rank 0: which checkpoint model.from's word stands for.  While another run writes there, each rank
+ * by itself could find another one. */
+static int find_model(const struct train *t, struct start *to, struct tern_err *err)
+{
+    const char *from = t->recipe->model.from;
+    char *at = NULL;
+
+    if (t->rank != 0 || *to->path || !from || !tern_ckpt_is_word(from))
+        return 0;
+    if (tern_ckpt_resolve(from, &at, err) < 0)
+        return -1;
+    int rc = strlen(at) < sizeof to->model
+                 ? 0
+                 : tern_err_set(err, TERN_USAGE, "%s: the path is too long", at);
+    if (rc == 0)
+        snprintf(to->model, sizeof to->model, "%s", at);
+    free(at);
+    return rc;
+}
+
 static int check_vocabulary(const struct train *t, const struct tern_data_set *s,
                             struct tern_err *err)
 {
@@ -290,11 +311,14 @@ static int set_up(struct train *t, struct tern_err *err)
         rc = find_checkpoint(t, /* brought= */ NULL, &from, err);
         rc = rc < 0 ? -1 : may_begin(t, &from, err);
     }
+    if (rc == 0)
+        rc = find_model(t, &from, err);
     /* Rank 0's own work is done by now, so that one round shares its outcome. */
     if (tern_train_measure_peak(t, rc, err) < 0 ||
         tern_fabric_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
         return -1;
-    rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
+    rc = *from.path ? tern_train_resume(t, from.path, from.after, err)
+                    : tern_train_begin(t, *from.model ? from.model : t->recipe->model.from, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
     if (rc == 0)

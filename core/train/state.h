@@ -235,7 +235,7 @@ struct tern_llama_peers tern_train_make_peers(struct train *t);
 
 /* Make this rank's shard, and fill it from a checkpoint of this run, or from the recipe's model. */
 int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err);
-int tern_train_begin(struct train *t, struct tern_err *err);
+int tern_train_begin(struct train *t, const char *from, struct tern_err *err);
 
 /* ---- pass.c ---- */
 

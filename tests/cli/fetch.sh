@@ -148,10 +148,10 @@ pid=$!
 until_true grep -q '00002.*range=' hub.log
 kill -9 $pid; wait $pid 2>/dev/null
 [ ! -e m6/config.json ]; ok $? "kill -9: no file has its name"
+: >hub.log
 tern fetch hf://org/model -o m6 2>err2 >out2 &
 pid=$!
-until_true pgrep -P $$ -x tern-fetch
-sleep 0.3
+until_true grep -q '00002.*range=' hub.log
 run tern fetch hf://org/model -o m6
 status 75 "two at once into one folder: the second says so"
 err_has 'another process is fetching into it'

@@ -228,7 +228,9 @@ static enum tern_mlflow_answer judge(struct tern_mlflow *m, const char *call,
     char words[WORDS];
 
     if (r->end == TERN_STORE_AGAIN || r->end == TERN_STORE_LATE) {
-        snprintf(t->why, sizeof t->why, "%.*s: %s", (int)strcspn(call, "?"), call, r->why);
+        if (r->end != TERN_STORE_LATE || !*t->why) /* else the last answer says more */
+            snprintf(t->why, sizeof t->why, "%.*s: %s", (int)strcspn(call, "?"), call,
+                     r->end == TERN_STORE_LATE ? "no answer in time" : r->why);
         return TERN_MLFLOW_AGAIN;
     }
     if (r->end != TERN_STORE_ANSWERED) {

@@ -6,7 +6,8 @@ mlflow.py PORT-FILE LOG-FILE FOLDER    serves until its standard input ends
 The store is FOLDER/store.json, written at its end of each request.  A file FOLDER/token holds the
 value of Authorization that is wanted.  A file FOLDER/fault has lines "KIND N REGEX": the next N
 requests whose "METHOD /path" has the regex fail: a number is that status, with MLflow's JSON; reset,
-cut, html, list, strange (members of other types), lost (done, and the answer lost), move.
+cut, html, list, strange (members of other types), lost (done, and the answer lost), mute (no answer),
+move.
 """
 import http.server, json, os, re, socket, struct, sys, threading
 from urllib.parse import parse_qs, urlsplit
@@ -145,6 +146,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             wanted = os.path.join(root, "token")
             if os.path.exists(wanted) and self.headers.get("Authorization", "") != open(wanted).read().strip():
                 return self.answer(401, b"no\x1b[31m")
+            if self.fault == "mute":
+                self.close_connection = True
+                return self.rfile.read(1)
             if self.fault == "reset":
                 return self.reset()
             if self.fault == "html":

@@ -82,8 +82,10 @@ run tern run run.yaml --ranks 4 --set ledger.dir=pw --set steps=60 --set checkpo
 for s in 10 20; do hold $s $here; done; hold 30 /local/
 begin l "${p[@]}"
 until_true reached l 40; set -- local/*/*; one=$1 two=$2
+files() { echo "$(ls "$one"/step-00000010/shard-* | wc -l) $(ls "$two"/step-00000010/shard-* | wc -l) $(ls local/*/*/step-00000010/config.json | wc -l)"; }
+until_true eval '[ "$(files)" = "4 4 2" ]'
 is "$(ls -d local/*/*/step-00000010 | wc -l)" 2 "a partner: a step that has copies stays"
-is "$(ls "$one"/step-00000010/shard-* | wc -l) $(ls "$two"/step-00000010/shard-* | wc -l) $(ls local/*/*/step-00000010/config.json | wc -l)" "4 4 2" "a partner: each node has all files"
+is "$(files)" "4 4 2" "a partner: each node has all files"
 kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
 rm -rf killed; mkdir killed; cp -a l checkpoints local killed
 for lost in "$two" "$one"; do
@@ -169,15 +171,15 @@ rm -rf l checkpoints local
 # Small files are copied from the newest checkpoint.  Two flushes come between, and the run keeps few: it
 # stays until the save has them.
 export TEST_MKDIRS=1
-n=(--set steps=500 --set checkpoint.every=100 --set checkpoint.keep=2 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
-hold 200 $here; hold 400 "-1/step-00000400.tmp-"
+n=(--set steps=2000 --set checkpoint.every=400 --set checkpoint.keep=2 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
+hold 800 $here; hold 1600 "-1/step-00001600.tmp-"
 begin l "${n[@]}"
-until_true eval 'ls -d local/*/*/step-00000400.tmp-1 >/dev/null 2>&1'; ok $? "the newest goes: a save begins on the nodes"
-rm held-*200; until_true eval '[ "$(published l)" = "100 200 300 " ]'; ok $? "the newest goes: two flushes end meanwhile" || published l
-[ -e checkpoints/step-00000100/tokenizer.model ]; ok $? "the newest goes: the one with the files that are to be copied stays"
+until_true eval 'ls -d local/*/*/step-00001600.tmp-1 >/dev/null 2>&1'; ok $? "the newest goes: a save begins on the nodes"
+rm held-*800; until_true eval '[ "$(published l)" = "400 800 1200 " ]'; ok $? "the newest goes: two flushes end meanwhile" || published l
+[ -e checkpoints/step-00000400/tokenizer.model ]; ok $? "the newest goes: the one with the files that are to be copied stays"
 let_go; ended; status 0 "the newest goes: the run ends well"
 ! grep -q "cannot be saved" err; ok $? "the newest goes: the save has ended on the nodes" || cat err
-[ -e checkpoints/step-00000500/tokenizer.model ]; ok $? "the newest goes: later ones have the tokenizer"
+[ -e checkpoints/step-00002000/tokenizer.model ]; ok $? "the newest goes: later ones have the tokenizer"
 is "$(ls -d checkpoints/step-* | wc -l)" 2 "the newest goes: later it is pruned"
 rm -rf l checkpoints local
 unset TEST_MKDIRS

@@ -67,10 +67,10 @@ run() { # COMMAND...: its stdout in ./out, its stderr in ./err, its status in $r
     "$@" >out 2>err </dev/null; rc=$?; cmd="$*"; return 0
 }
 status() { # WANTED [NAME]
-    [ "$rc" = "$1" ]; ok $? "${2:-$cmd: exit status $1}" || { echo "# got $rc"; sed 's/^/# /' err | tail -20; }
+    [ "$rc" = "$1" ]; ok $? "${2:-$cmd: exit status $1}" || { echo "# got $rc"; sed 's/^/# /' err | tail -20; return 1; }
 }
 has() { # FILE TEXT [NAME]
-    grep -qF -- "$2" "$1"; ok $? "${3:-$1 says '$2'}" || sed 's/^/# /' "$1" | tail -20
+    grep -qF -- "$2" "$1"; ok $? "${3:-$1 says '$2'}" || { sed 's/^/# /' "$1" | tail -20; return 1; }
 }
 out_has() { has out "$1" "${2:-$cmd: prints '$1'}"; }
 err_has() { has err "$1" "${2:-$cmd: says '$1'}"; }

@@ -29,7 +29,7 @@ TERN_DEADLINE=30 "$R" late 4 2>err & pid=$!
 trap - USR2
 asked() { # until all three wait for the fourth itself, and have answered
     kill -USR2 $pid; sleep 0.1
-    tern fabric flight-report dumps 2>/dev/null | grep -q 'ranks 0-2 are in all_reduce .* #21'
+    tern fabric flight-report dumps 2>/dev/null | grep -q 'ranks 0-2 are in all_reduce .* #21 .*, waiting for rank 3'
 }
 until_true asked
 look '3 ranks wait, .* for rank 3 \(.*\), which was in no operation' "SIGUSR2, while one does not come"

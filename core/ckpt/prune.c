@@ -84,17 +84,16 @@ static int empty_trash(const char *dir, const struct tern_ckpt_prune_how *how, s
     return rc;
 }
 
-/* Is name `m` a checkpoint that opens? */
-static bool is_good(const char *dir, const struct tern_ckpt_name *m)
+/* The checkpoint of name `m`, or NULL when it does not open. */
+static struct tern_ckpt *open_good(const char *dir, const struct tern_ckpt_name *m)
 {
     if (m->state != TERN_CKPT_GOOD)
-        return false;
+        return NULL;
     char *path = tern_fs_join(dir, m->text);
     struct tern_ckpt *c = tern_ckpt_open_named(path, NULL);
 
     free(path);
-    tern_ckpt_close(c);
-    return c != NULL;
+    return c;
 }
 
 /* Two names of one folder. */
@@ -143,33 +142,78 @@ static bool is_kept(const char *dir, const struct tern_ckpt_name *m,
     return is;
 }
 
+/* Steps of best evaluations whose checkpoint was not met yet: the newest until then.  -1: none. */
+struct bests {
+    int64_t *steps; /* [n] */
+    size_t n;
+};
+
+/* That of `how`, and those that the newest one knows of the other held-out sets. */
+static int read_bests(struct bests *b, const char *dir, struct tern_ckpt *newest, int64_t best,
+                      struct tern_err *err)
+{
+    json_t *after = tern_ckpt_after_read(dir, tern_ckpt_digest(newest)), *set;
+    json_t *stop = json_object_get(after ? after : tern_ckpt_meta(newest), "stop");
+    json_t *others = json_object_get(stop, "others");
+    const char *name;
+
+    b->steps = tern_alloc(json_object_size(others) + 1, sizeof *b->steps, "the best steps", err);
+    if (b->steps)
+        b->steps[b->n++] = best;
+    json_object_foreach(others, name, set)
+    {
+        json_t *step = json_object_get(set, "best_step");
+        if (b->steps && json_is_integer(step))
+            b->steps[b->n++] = json_integer_value(step);
+    }
+    json_decref(after);
+    return b->steps ? 0 : -1;
+}
+
+static bool take_best(struct bests *b, uint64_t step)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < b->n; i++)
+        if (b->steps[i] >= 0 && step <= (uint64_t)b->steps[i]) {
+            b->steps[i] = -1;
+            is = true;
+        }
+    return is;
+}
+
 /* Turns the good ones that go into BAD, and those that stay into GOOD; BROKEN: not to be touched.
  */
-static void choose(const char *dir, struct tern_ckpt_name *names, size_t n,
-                   const struct tern_ckpt_prune_how *how)
+static int choose(const char *dir, struct tern_ckpt_name *names, size_t n,
+                  const struct tern_ckpt_prune_how *how, struct tern_err *err)
 {
     /* The newest may turn out damaged when its bytes are read. */
     const unsigned keep = how->keep < 2 ? 2 : how->keep;
-    int64_t best = how->best;
+    struct bests bests = {0};
     unsigned kept = 0;
+    int rc = 0;
 
-    for (size_t i = n; i-- > 0;) {
+    for (size_t i = n; i-- > 0 && rc == 0;) {
         struct tern_ckpt_name *m = &names[i];
         if (m->state == TERN_CKPT_TEMP)
             continue;
-        if (!is_good(dir, m)) {
+        struct tern_ckpt *c = open_good(dir, m);
+        if (!c) {
             m->state = TERN_CKPT_BROKEN;
             continue;
         }
-        const bool is_best = best >= 0 && m->step <= (uint64_t)best;
-        if (is_best)
-            best = -1; /* the first that is met */
+        if (!bests.steps)
+            rc = read_bests(&bests, dir, c, how->best, err);
+        tern_ckpt_close(c);
+        const bool is_best = take_best(&bests, m->step);
         const bool stays = kept < keep || is_best ||
                            (how->keep_every && m->step % how->keep_every == 0) ||
                            is_kept(dir, m, how);
         kept += kept < keep;
         m->state = stays ? TERN_CKPT_GOOD : TERN_CKPT_BAD;
     }
+    free(bests.steps);
+    return rc;
 }
 
 /* Temporary folders of the attempts before *ret_attempt go: no writer of theirs is left. */
@@ -202,8 +246,9 @@ int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsi
     if (attempt_that_stays(dir, how, &attempt, err) < 0 ||
         tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
-    choose(dir, names, n, how);
-    rc = empty_trash(dir, how, &all); /* before there is more of it, which is told by its name */
+    rc = choose(dir, names, n, how, err);
+    if (rc == 0) /* before there is more of it, which is told by its name */
+        rc = empty_trash(dir, how, &all);
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct tern_ckpt_name *m = &names[i];
         const bool old_temp = m->state == TERN_CKPT_TEMP && m->attempt < attempt;

@@ -148,8 +148,8 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "training goes on while a checkpoint of checkpoint.every is written. Each rank has "
              "memory for one copy of the arrays that it saves"},
     {"checkpoint.keep", KEY_COUNT, AT(checkpoint.keep), 2, 1e6, 3,
-     .help = "number of newest checkpoints that stay, beside that of the best evaluation. tern "
-             "prunes a workload's checkpoints only if "
+     .help = "number of newest checkpoints that stay, beside that of the best evaluation of each "
+             "held-out set. tern prunes a workload's checkpoints only if "
              "you set this key: those of workload.progress or, without that, those of `tern metric "
              "checkpoint=DIR` with their step in their name"},
     {"checkpoint.keep_every", KEY_COUNT, AT(checkpoint.keep_every), 0, COUNT_MAX, 0,

@@ -362,6 +362,7 @@ void tern_train_teardown(struct train *t)
     free(t->sets.held_out);
     tern_data_stages_free(t->sets.stages);
     json_decref(t->checkpoint.model);
+    tern_train_stop_free(&t->progress.stop_rule);
     tern_train_groups_close(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
     tern_train_partner_free(t);

@@ -97,6 +97,18 @@ run tern run run.yaml --ranks 1 --set ledger.dir=none --set steps=2 --set data.h
 run tern ckpt show checkpoints/best; status 2 "a run without a held-out set has no best checkpoint"; one_line; err_has "no best evaluation is recorded: its run has no data.held_out"
 rm -rf checkpoints
 
+# ---- the best evaluation of each held-out set, also of one that DIR/best does not go by
+sets=(--set ledger.dir=each --set 'data.held_out=[{name: seen, path: data/few.tds}, {name: held, path: data/test.tds}]')
+run tern run run.yaml --ranks 1 "${sets[@]}" --set launch.stop_at=20; status 76
+run tern run run.yaml --ranks 1 "${sets[@]}"; status 0
+seen=$(tern ledger best seen latest --ledger each -c 1 -P -n -o step) held=$(best_of each step)
+[ "$held" -lt 20 ] && [ "$seen" -gt "$held" ]; ok $? "two held-out sets are best at different steps" || tern ledger best held latest --ledger each
+all=$(printf '%s\n' "$held" "$seen" 38 40 | sort -nu | tr '\n' ' ')
+is "$(steps_in checkpoints)" "$all" "the checkpoint of each held-out set's best evaluation stays"
+is "$(best_of each checkpoint)" "$WORK/checkpoints/$(folder "$held")" "tern ledger best of the second set names a checkpoint that is there"
+run tern ckpt prune --keep 2 checkpoints; status 0; is "$(steps_in checkpoints)" "$all" "tern ckpt prune keeps them, too"
+rm -rf checkpoints
+
 # ---- checkpoints under other steps' names alone: with a supervisor or without one, they keep their names
 run tern run run.yaml --ranks 1 --set ledger.dir=copies --set steps=4; status 0
 mv checkpoints/step-00000004 checkpoints/step-00000009; rm -r checkpoints/step-00000002

@@ -125,15 +125,64 @@ static void kept(void)
     json_decref(j);
 }
 
+/* Of a recipe with the held-out sets a and b, or with none. */
 static struct tern_train_stop_rule rule(const char *metric, int64_t patience)
 {
-    struct tern_recipe r = {0};
+    static struct tern_recipe_set sets[] = {{.name = "a"}, {.name = "b"}};
+    static struct tern_recipe r, none;
     struct tern_train_stop_rule s;
+
+    if (!metric) {
+        tern_train_stop_init(&s, &none);
+        return s;
+    }
+    r.data.held_out.sets = sets;
+    r.data.held_out.n = 2;
 
     r.evaluate.stop.metric = (char *)metric;
     r.evaluate.stop.patience = patience;
     tern_train_stop_init(&s, &r);
     return s;
+}
+
+/* The step of the best evaluation of another set than the rule's; -1: none. */
+static int64_t best_of(const struct tern_train_stop_rule *s, const char *set)
+{
+    json_t *step = json_object_get(json_object_get(s->others, set), "best_step");
+
+    return step ? json_integer_value(step) : -1;
+}
+
+static void other_sets(void)
+{
+    struct tern_train_stop_rule s = rule("a", 1), later;
+
+    ok(best_of(&s, "b") == -1, "a set that was not evaluated has no best step");
+    tern_train_stop_see(&s, "a", 10, 4);
+    tern_train_stop_see(&s, "b", 10, NAN);
+    ok(best_of(&s, "b") == -1, "a loss that is not finite is no best one of another set");
+    tern_train_stop_see(&s, "b", 20, 7);
+    tern_train_stop_see(&s, "b", 30, 7 - 7e-7);
+    ok(best_of(&s, "b") == 20, "the best evaluation of another set, but for rounding");
+    tern_train_stop_see(&s, "b", 40, 6);
+    tern_train_stop_see(&s, "b", 50, 9);
+    ok(best_of(&s, "b") == 40, "a better one of another set");
+    json_t *j = tern_train_stop_save(&s);
+    later = rule("a", 1);
+    tern_train_stop_load(&later, j);
+    tern_train_stop_see(&later, "b", 60, 6.5);
+    ok(best_of(&later, "b") == 40, "a checkpoint has the best step of another set");
+    tern_train_stop_free(&later);
+    later = rule("b", 1);
+    tern_train_stop_load(&later, j);
+    ok(best_of(&later, "a") == 10 && later.best_step == -1,
+       "evaluate.stop goes to another set: that of before is an other one");
+    later.sets = &(struct tern_recipe_sets){0};
+    tern_train_stop_free(&later);
+    tern_train_stop_load(&later, j);
+    ok(best_of(&later, "a") == -1, "a set that the recipe has no more is forgotten");
+    json_decref(j);
+    tern_train_stop_free(&s);
 }
 
 static void stops(void)
@@ -159,12 +208,14 @@ static void stops(void)
        "a has not got better than 4.0000 a token of step 10 in 2 evaluations (evaluate.stop)",
        "the words for it");
     json_decref(words);
+    tern_train_stop_free(&s);
     s = rule("a", 2);
     tern_train_stop_load(&s, j);
     ok(!tern_train_stop_is_over(&s) && s.best == 4 && s.last_step == 20, "kept in a checkpoint");
     tern_train_stop_see(&s, "a", 30, 3.9);
     tern_train_stop_see(&s, "a", 40, 4);
     ok(!tern_train_stop_is_over(&s), "a better one begins the count anew");
+    tern_train_stop_free(&s);
     s = rule("b", 1);
     tern_train_stop_load(&s, j);
     ok(isinf(s.best) && s.last_step == -1, "another metric begins anew");
@@ -173,11 +224,13 @@ static void stops(void)
     tern_train_stop_load(&s, j);
     ok(isinf(s.best), "before the first evaluation nothing is best");
     json_decref(j);
+    tern_train_stop_free(&s);
     s = rule(NULL, 1);
     tern_train_stop_see(&s, "a", 1, 1);
     tern_train_stop_see(&s, "a", 2, 2);
     ok(!tern_train_stop_is_over(&s), "without a rule no run ends early");
     ok(s.best_step == -1, "without a held-out set no step is the best");
+    tern_train_stop_free(&s);
 }
 
 /* Without evaluate.stop the first held-out set says which step is the best. */
@@ -208,6 +261,8 @@ static void first_set(void)
     ok(later.best_step == 10 && !tern_train_stop_is_over(&later),
        "evaluate.stop that comes later knows the best step before it");
     json_decref(j);
+    tern_train_stop_free(&s);
+    tern_train_stop_free(&later);
 }
 
 /* checkpoint.every: auto. */
@@ -247,6 +302,7 @@ int main(void)
     spikes();
     kept();
     stops();
+    other_sets();
     first_set();
     interval();
     return tap_done();

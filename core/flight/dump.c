@@ -194,3 +194,8 @@ void tern_flight_dump_free(struct dump *d)
     free(d->records);
     free(d);
 }
+
+bool tern_flight_dump_same_comm(const struct dump_comm *x, const struct dump_comm *y)
+{
+    return x->id == y->id && x->phase == y->phase && x->mark == y->mark;
+}

@@ -48,4 +48,7 @@ struct dump {
 struct dump *tern_flight_dump_parse(const void *data, size_t len, struct tern_err *err);
 void tern_flight_dump_free(struct dump *d);
 
+/* Are they one communicator, of dumps of one world? */
+bool tern_flight_dump_same_comm(const struct dump_comm *x, const struct dump_comm *y);
+
 #endif

@@ -135,11 +135,6 @@ static int by_comm(const void *a, const void *b)
     return x->d->rank < y->d->rank ? -1 : x->d->rank > y->d->rank;
 }
 
-static bool same_comm(const struct view *x, const struct view *y)
-{
-    return x->c->id == y->c->id && x->c->phase == y->c->phase && x->c->mark == y->c->mark;
-}
-
 static const struct dump_record *find(const struct dump_comm *c, uint64_t op)
 {
     for (int i = c->n_records - 1; i >= 0; i--)
@@ -282,123 +277,7 @@ static int look_at(struct tern_flight_report *a, struct place *p, const struct v
     return 0;
 }
 
-/* ---------------------------------------------------------------- which rank waits for which */
-
-/* The operation that the rank was in. Of several begun at once: one that waits for a rank rather
- * than one behind it in the queue, and of these the newest. */
-static const struct dump_record *open_record(const struct dump *d)
-{
-    const struct dump_record *best = NULL;
-
-    for (int i = 0; i < d->n_records; i++) {
-        const struct dump_record *r = &d->records[i];
-        bool waits = r->waits_for >= 0,
-             better = !best || waits > (best->waits_for >= 0) ||
-                      (waits == (best->waits_for >= 0) && r->seq > best->seq);
-        if (r->state != TERN_FLIGHT_DONE && better)
-            best = r;
-    }
-    return best;
-}
-
-/* From `rank` to the rank that it waits for, and so on; where the chain ends and why.  `chain` has
- * room for all ranks, seen[r] is `round` for the ranks of this chain. */
-static int follow(const struct tern_flight_report *a, const struct dump_record *const *open,
-                  int rank, int *chain, int *n, int *seen, enum culprit_kind *why)
-{
-    const int round = rank + 1;
-
-    for (*n = 0;;) {
-        const struct dump *d = a->dumps[rank];
-        chain[(*n)++] = rank;
-        *why = !d                          ? CULPRIT_NO_DUMP
-               : seen[rank] == round       ? CULPRIT_CIRCLE
-               : d->written_by != rank     ? CULPRIT_ABSENT
-               : !open[rank]               ? CULPRIT_BEHIND
-               : open[rank]->waits_for < 0 ? CULPRIT_LOST
-                                           : CULPRIT_NONE;
-        if (*why != CULPRIT_NONE)
-            return rank;
-        seen[rank] = round;
-        rank = open[rank]->waits_for;
-    }
-}
-
-struct verdict {
-    int n;
-    enum culprit_kind why;
-};
-
-static bool is_member(const struct place *p, int rank)
-{
-    for (int i = 0; i < p->n; i++)
-        if (p->members[i] == rank)
-            return true;
-    return false;
-}
-
-/* The rank that most ranks wait for. A rank that heard of the failure between two waits has a chain
- * that ends at once and says nothing: it is the culprit only where there is no other, and else
- * waited, through the others of its operation, for the one they waited for. */
-static void choose_culprit(struct tern_flight_report *a, const struct verdict *ends)
-{
-    int most = 0;
-
-    a->kind = CULPRIT_NONE;
-    for (int lost = 0; lost <= 1 && !most; lost++)
-        for (int r = 0; r < a->size; r++)
-            if (ends[r].n > most && lost == (ends[r].why == CULPRIT_LOST)) {
-                a->culprit = r;
-                a->kind = ends[r].why;
-                most = ends[r].n;
-            }
-    a->n_waiting = most;
-    for (int r = 0; r < a->size && a->kind != CULPRIT_LOST; r++) {
-        bool together = false;
-        for (int i = 0; i < a->n_places && ends[r].why == CULPRIT_LOST; i++)
-            together |= is_member(&a->places[i], r) && is_member(&a->places[i], a->culprit);
-        a->n_waiting += together ? ends[r].n : 0;
-    }
-}
-
-static int follow_all(struct tern_flight_report *a, struct tern_err *err)
-{
-    size_t n = (size_t)a->size;
-    const struct dump_record **open = tern_alloc(n, sizeof *open, "the chains", err);
-    struct verdict *ends = tern_alloc(n, sizeof *ends, "the chains", err);
-    int *chain = tern_alloc(n + 1, sizeof *chain, "the chains", err);
-    int *seen = tern_alloc(n, sizeof *seen, "the chains", err), rc = -1, len;
-    enum culprit_kind why;
-
-    a->chain = tern_alloc(n + 1, sizeof *a->chain, "the chains", err);
-    if (!open || !ends || !chain || !seen || !a->chain)
-        goto out;
-    for (int r = 0; r < a->size; r++)
-        open[r] = a->dumps[r] ? open_record(a->dumps[r]) : NULL;
-    for (int r = 0; r < a->size; r++) {
-        if (!open[r])
-            continue;
-        int end = follow(a, open, r, chain, &len, seen, &why);
-        ends[end].n++;
-        ends[end].why = why;
-    }
-    choose_culprit(a, ends);
-    memset(seen, 0, n * sizeof *seen);
-    for (int r = 0; r < a->size; r++) {
-        if (!open[r] || follow(a, open, r, chain, &len, seen, &why) != a->culprit ||
-            len <= a->n_chain)
-            continue;
-        memcpy(a->chain, chain, (size_t)len * sizeof *chain);
-        a->n_chain = len;
-    }
-    rc = 0;
-out:
-    free(open);
-    free(ends);
-    free(chain);
-    free(seen);
-    return rc;
-}
+/* ---------------------------------------------------------------- the verdict */
 
 static bool has_rank(const struct part *x, int rank)
 {
@@ -487,7 +366,7 @@ static int look_at_all(struct tern_flight_report *a, struct view *v, int n, stru
         late[r].rank = r;
     qsort(v, (size_t)n, sizeof *v, by_comm);
     for (int i = 0, j; i < n; i = j) {
-        for (j = i + 1; j < n && same_comm(&v[i], &v[j]);)
+        for (j = i + 1; j < n && tern_flight_dump_same_comm(v[i].c, v[j].c);)
             j++;
         compare_comers(a, v + i, j - i, at, late);
         struct place *p = &a->places[a->n_places];
@@ -527,7 +406,7 @@ struct tern_flight_report *tern_flight_report_read(const char *dir, struct tern_
     for (int r = 0; r < a->size; r++)
         for (int k = 0; a->dumps[r] && k < a->dumps[r]->n_comms; k++)
             v[n++] = (struct view){a->dumps[r], &a->dumps[r]->comms[k]};
-    if (look_at_all(a, v, n, err) < 0 || follow_all(a, err) < 0)
+    if (look_at_all(a, v, n, err) < 0 || tern_flight_culprit_find(a, err) < 0)
         goto out;
     judge(a);
     rc = 0;

@@ -57,7 +57,8 @@ enum culprit_kind {
     CULPRIT_BEHIND, /* of others, in `place` */
     CULPRIT_ABSENT, /* not by itself: a node peer wrote its dump, so it was killed or hung */
     CULPRIT_CIRCLE,
-    CULPRIT_LOST, /* waits for one that has finished it, or does not know for whom */
+    CULPRIT_MOMENTS, /* a circle within one communicator: its dumps are of different moments */
+    CULPRIT_LOST,    /* waits for one that has finished it, or does not know for whom */
 };
 
 struct tern_flight_report {
@@ -78,5 +79,8 @@ struct tern_flight_report {
     int n_slow;
     uint64_t compared; /* operations whose comers could be compared */
 };
+
+/* Sets kind, culprit, n_waiting and chain of a report that has its dumps and places. */
+int tern_flight_culprit_find(struct tern_flight_report *a, struct tern_err *err);
 
 #endif

@@ -205,6 +205,8 @@ static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to
         tern_buf_puts(to, ", which was in no operation: it computed, or was stuck elsewhere");
     else if (a->kind == CULPRIT_CIRCLE)
         tern_buf_puts(to, ", which waits for one of them: a circle");
+    else if (a->kind == CULPRIT_MOMENTS)
+        tern_buf_puts(to, ", which waits for one of them: the dumps are of different moments");
     else
         tern_buf_puts(to, ", which was in an operation and waited for no rank");
     chain_text(a, to);
@@ -347,7 +349,7 @@ static json_t *said_json(const struct tern_flight_report *a, int *ranks)
 json_t *tern_flight_report_json(const struct tern_flight_report *a)
 {
     static const char *const kinds[] = {"none",   "different calls", "no dump", "not there",
-                                        "killed", "circle",          "unknown"};
+                                        "killed", "circle",          "moments", "unknown"};
     json_t *j = json_object(), *places = json_array(), *slow = json_array();
     int *ranks = calloc((size_t)a->size, sizeof *ranks), n = 0;
     struct tern_buf text = {0};

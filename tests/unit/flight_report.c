@@ -14,15 +14,16 @@ static char dir[] = "/tmp/tern-flight-XXXXXX";
 
 enum { RANKS = 4 };
 
-/* Rank `rank` in its 21st all-reduce, waiting for rank `waits_for`; -1: for nobody just then. */
-static void dump_of(int rank, int waits_for)
+/* Rank `rank` in its 21st all-reduce of the communicator `mark`, waiting for rank `waits_for`; -1:
+ * for no rank just then.  Rank `writer` wrote its dump. */
+static void dump_of(int rank, int waits_for, int writer, uint32_t mark)
 {
     struct tern_flight_head h = {.magic = TERN_FLIGHT_MAGIC,
                                  .head_bytes = sizeof h,
                                  .rank = rank,
                                  .size = RANKS,
                                  .pid = 100 + rank,
-                                 .written_by = rank,
+                                 .written_by = writer,
                                  .blamed = -1,
                                  .boot_ns = 2000000000,
                                  .wall_ns = 2000000000,
@@ -31,7 +32,7 @@ static void dump_of(int rank, int waits_for)
                                  .n_comms = 1,
                                  .n_records = 1};
     struct tern_flight_name name = {.count = RANKS, .node = "node"};
-    struct tern_flight_comm comm = {.serial = 1, .mark = 77, .size = RANKS, .n_runs = 1};
+    struct tern_flight_comm comm = {.serial = 1, .mark = mark, .size = RANKS, .n_runs = 1};
     struct tern_flight_run run = {.first = 0, .stride = 1, .count = RANKS};
     struct tern_flight_record r = {
         .seq = 1,
@@ -56,10 +57,11 @@ static void dump_of(int rank, int waits_for)
     free(path);
 }
 
-/* The ranks wait as `waits_for` says; ABSENT ones have no dump. */
-enum { NOBODY = -1, ABSENT = -2 };
+/* The ranks wait as `waits_for` says; ABSENT ones have no dump, KILLED ones have one of rank 0.  In
+ * `comms` each waits in a communicator of its own. */
+enum { NOBODY = -1, ABSENT = -2, KILLED = -3 };
 
-static void verdict(const int waits_for[RANKS], const char *expect)
+static void verdict_in(bool comms, const int waits_for[RANKS], const char *expect)
 {
     struct tern_err err = {0};
     struct tern_buf text = {0};
@@ -69,7 +71,8 @@ static void verdict(const int waits_for[RANKS], const char *expect)
         unlink(path);
         free(path);
         if (waits_for[r] != ABSENT)
-            dump_of(r, waits_for[r]);
+            dump_of(r, waits_for[r] == KILLED ? NOBODY : waits_for[r],
+                    waits_for[r] == KILLED ? 0 : r, comms ? 77 + (uint32_t)r : 77);
     }
     struct tern_flight_report *a = tern_flight_report_read(dir, &err);
     if (a)
@@ -81,6 +84,11 @@ static void verdict(const int waits_for[RANKS], const char *expect)
     free(line);
     tern_buf_free(&text);
     tern_flight_report_free(a);
+}
+
+static void verdict(const int waits_for[RANKS], const char *expect)
+{
+    verdict_in(false, waits_for, expect);
 }
 
 int main(void)
@@ -98,11 +106,25 @@ int main(void)
             "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
             "died or was cut off");
     verdict((int[]){NOBODY, 0, 0, 0},
-            "4 ranks wait, directly or through others, for rank 0 (node), which was in an "
+            "3 ranks wait, directly or through others, for rank 0 (node), which was in an "
             "operation and waited for no rank");
+    verdict_in(true, (int[]){1, 0, 0, 0},
+               "3 ranks wait, directly or through others, for rank 0 (node), which waits for one "
+               "of them: a circle (rank 2 waits for 0, which waits for 1, which waits for 0)");
+    verdict_in(true, (int[]){1, 0, KILLED, 2},
+               "1 rank waits, directly or through others, for rank 2 (node), which wrote no dump "
+               "itself (rank 0 (node) wrote it): it was killed or hung");
+    /* One communicator's operations come in one order: such a circle is one of two moments. */
     verdict((int[]){1, 0, 0, 0},
-            "3 ranks wait, directly or through others, for rank 0 (node), which waits for one of "
-            "them: a circle (rank 2 waits for 0, which waits for 1, which waits for 0)");
+            "4 ranks wait, directly or through others, for rank 0 (node), which waits for one of "
+            "them: the dumps are of different moments (rank 2 waits for 0, which waits for 1, "
+            "which waits for 0)");
+    verdict((int[]){1, 0, KILLED, 2},
+            "3 ranks wait, directly or through others, for rank 2 (node), which wrote no dump "
+            "itself (rank 0 (node) wrote it): it was killed or hung");
+    verdict((int[]){1, 0, ABSENT, 2},
+            "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
+            "died or was cut off");
     for (int r = 0; r < RANKS; r++) {
         char *path = tern_strf("%s/fabric-rank-%05d.tfr", dir, r);
         unlink(path);

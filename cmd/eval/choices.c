@@ -162,6 +162,21 @@ static int encode(const char *tokenizer, size_t max, struct choices_set *s, stru
     return rc;
 }
 
+/* A word as DIR/latest may have stood for another checkpoint on rank 0: all take that one. */
+static int same_model(const struct eval_job *j, char **path, struct tern_infer_source *from,
+                      struct tern_err *err)
+{
+    char *mine = tern_strdup(*path);
+    int rc = eval_job_share_path(j, path, err);
+
+    if (rc == 0 && strcmp(mine, *path) != 0) {
+        tern_infer_close(from);
+        rc = tern_infer_open(*path, from, err);
+    }
+    free(mine);
+    return rc;
+}
+
 int eval_choices(struct eval_job *j, const char *model, const struct tern_fabric_options *fabric,
                  struct tern_err *err)
 {
@@ -181,7 +196,8 @@ int eval_choices(struct eval_job *j, const char *model, const struct tern_fabric
         goto out;
     tern_fabric_set_activity(j->fabric, TERN_FABRIC_EVALUATES, TERN_FABRIC_STORAGE_S);
     j->world = tern_fabric_world(j->fabric);
-    rc = score_and_print(j, &from, &s, err);
+    if (eval_job_agree(j, same_model(j, &path, &from, err), err) == 0)
+        rc = score_and_print(j, &from, &s, err);
 out:
     tern_infer_close(&from);
     choices_free(&s);

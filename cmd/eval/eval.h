@@ -55,6 +55,10 @@ bool eval_job_first(const struct eval_job *j); /* is this rank 0? */
  */
 int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err);
 
+/* All ranks together: *path of rank 0 becomes that of all, malloc'ed or NULL, so that all read the
+ * same checkpoint while newer ones appear.  Those of the others are freed. */
+int eval_job_share_path(const struct eval_job *j, char **path, struct tern_err *err);
+
 /* The weights at `path`, on every rank; NULL on all where one fails.  *ret_unread, the same on all,
  * is then the lowest rank that cannot read what is there and never will; -1: a passing fault, or of
  * something else. */

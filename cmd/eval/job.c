@@ -9,6 +9,7 @@
 #include "core/site/site.h"
 #include "core/tensor/tensor.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,29 @@ int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err)
     if (code)
         err->code = (enum tern_code)code;
     return code ? -1 : 0;
+}
+
+int eval_job_share_path(const struct eval_job *j, char **path, struct tern_err *err)
+{
+    char shared[PATH_MAX] = "";
+    struct tern_err lost;
+    int rc = 0;
+
+    if (eval_job_first(j) && *path) {
+        if (strlen(*path) >= sizeof shared)
+            rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", *path);
+        else
+            snprintf(shared, sizeof shared, "%s", *path);
+    }
+    if (eval_job_agree(j, rc, err) < 0)
+        return -1;
+    if (tern_fabric_broadcast(j->world, shared, sizeof shared, TERN_U8, 0, &lost) < 0) {
+        *err = lost;
+        return -1;
+    }
+    free(*path);
+    *path = *shared ? tern_strdup(shared) : NULL;
+    return 0;
 }
 
 /* ---------------------------------------------------------------- the run and its recipe */

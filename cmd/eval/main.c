@@ -72,31 +72,6 @@ static char *resolve(const struct tern_recipe *r, struct tern_err *err)
     return path;
 }
 
-/* Rank 0 resolves the path, so that all ranks read the same one while newer ones appear. malloc'ed.
- */
-static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
-                           struct tern_err *err)
-{
-    char shared[1024] = "", *path = tern_fabric_comm_rank(world) == 0 ? resolve(r, err) : NULL;
-
-    if (path && strlen(path) >= sizeof shared) {
-        tern_err_set(err, TERN_USAGE, "%s: the path is too long", path);
-        free(path);
-        path = NULL;
-    }
-    if (path)
-        memcpy(shared, path, strlen(path));
-    free(path);
-    struct tern_err lost;
-    if (tern_fabric_broadcast(world, shared, sizeof shared, TERN_U8, 0, &lost) < 0) {
-        *err = lost;
-        return NULL;
-    }
-    if (!*shared && tern_fabric_comm_rank(world) != 0)
-        tern_err_set(err, TERN_USAGE, "rank 0 found no checkpoint");
-    return *shared ? tern_strdup(shared) : NULL;
-}
-
 static int print(const struct eval_job *j, const struct tern_infer_eval *before,
                  const struct tern_infer_eval *after, const char *path, struct tern_err *err)
 {
@@ -140,14 +115,21 @@ static int eval_one(struct eval_job *j, struct tern_err *err)
     const struct tern_recipe *r = j->recipe;
     struct tern_infer_eval *before = tern_alloc(j->n_sets, sizeof *before, "results", err);
     struct tern_infer_eval *after = tern_alloc(j->n_sets, sizeof *after, "results", err);
-    char *path = before && after ? agree_on_path(r, j->world, err) : NULL;
-    char *from = eval.only ? NULL : tern_inputs_model_from(r);
-    const bool compare = from && tern_fs_exists(from);
-    int rc = -1;
+    const bool first = eval_job_first(j);
+    char *path = first ? resolve(r, err) : NULL;
+    char *from = first && !eval.only ? tern_inputs_model_from(r) : NULL;
+    int rc = before && after && (path || !first) ? 0 : -1;
 
-    if (path && (!compare || evaluate(j, from, before, err) == 0) &&
-        evaluate(j, path, after, err) == 0)
-        rc = eval_job_first(j) ? print(j, compare ? before : NULL, after, path, err) : 0;
+    if (from && !tern_fs_exists(from)) {
+        free(from);
+        from = NULL;
+    }
+    if (eval_job_agree(j, rc, err) < 0 || eval_job_share_path(j, &path, err) < 0 ||
+        eval_job_share_path(j, &from, err) < 0 || (from && evaluate(j, from, before, err) < 0) ||
+        evaluate(j, path, after, err) < 0)
+        rc = -1;
+    if (rc == 0 && first)
+        rc = print(j, from ? before : NULL, after, path, err);
     free(path);
     free(from);
     free(before);

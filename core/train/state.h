@@ -233,7 +233,8 @@ struct tern_llama_peers tern_train_make_peers(struct train *t);
 
 /* ---- model.c ---- */
 
-/* Make this rank's shard, and fill it from a checkpoint of this run, or from the recipe's model. */
+/* Make this rank's shard, and fill it from a checkpoint of this run, or from the model at `from`,
+ * the same on all ranks; NULL: at random. */
 int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err);
 int tern_train_begin(struct train *t, const char *from, struct tern_err *err);
 

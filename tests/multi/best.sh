@@ -62,19 +62,32 @@ mv kept/latest "checkpoints/$(folder 40)"
 if unshare -m true 2>/dev/null; then
     sed -i 's/dir: next-latest/dir: two/' next.yaml
     cp -r checkpoints behind; rm -r "behind/$(folder 40)"
-    "$TOOLS/fabric-faults" meet 2 127.0.0.1 >address & meet=$!
-    until_true [ -s address ]
-    ranks=()
-    for r in 0 1; do
-        view=(); [ $r = 1 ] || view=(unshare -m sh -c 'mount --bind behind checkpoints && exec "$@"' sh)
-        "${view[@]}" env SLURMD_NODENAME=n SLURM_PROCID=$r SLURM_LOCALID=$r SLURM_NTASKS=2 TERN_RUN_SOCKET="$(cat address)" TERN_DEADLINE=20 \
-            timeout 60 tern train next.yaml >two.$r 2>&1 & ranks+=($!)
-    done
-    wait "${ranks[@]}"; kill $meet 2>/dev/null
-    has two.0 "beginning from checkpoints/$(folder 38)"
+    views() { # COMMAND...: two ranks of it, with rank 0 behind; their words go into two.0 and two.1
+        "$TOOLS/fabric-faults" meet 2 127.0.0.1 >address & meet=$!
+        until_true [ -s address ]
+        ranks=()
+        for r in 0 1; do
+            view=(); [ $r = 1 ] || view=(unshare -m sh -c 'mount --bind behind checkpoints && exec "$@"' sh)
+            "${view[@]}" env SLURMD_NODENAME=n SLURM_PROCID=$r SLURM_LOCALID=$r SLURM_NTASKS=2 TERN_RUN_SOCKET="$(cat address)" TERN_DEADLINE=20 \
+                timeout 60 "$@" >two.$r 2>two.$r.err & ranks+=($!)
+        done
+        wait "${ranks[@]}"; kill $meet 2>/dev/null; rm address
+    }
+    views tern train next.yaml
+    has two.0.err "beginning from checkpoints/$(folder 38)"
     run tern run next.yaml --ranks 2 --set checkpoint.dir=one --set ledger.dir=ledger-one --set "model={from: checkpoints/$(folder 38), tokenizer: model}"; status 0
     digests() { tern ckpt show $1/latest --json | grep '"sha256"' | sort; }
     digests one >one.digests; digests two | cmp -s - one.digests; ok $? "ranks that see different newest checkpoints begin with the weights of one" || cat two.*
+    at=checkpoints/$(folder 38)
+    one_of() { # NAME COMMAND...: checkpoints/latest in it means what rank 0's newest one means
+        local name=$1; shift
+        views "${@//checkpoints\/latest/$at}"; mv two.0 one.0
+        views "$@"
+        [ -s one.0 ] && cmp -s one.0 two.0; ok $? "$name, of ranks that see different newest checkpoints, reads one" || cat one.0 two.*
+    }
+    one_of "tern eval beside model.from" tern eval next.yaml -c two/latest --set model.from=checkpoints/latest --json
+    one_of "tern eval -c" tern eval next.yaml --only -c checkpoints/latest --json
+    one_of "tern eval --choices" tern eval checkpoints/latest --choices items.jsonl --json
 else
     skip "no mount namespaces"
 fi

@@ -15,8 +15,8 @@ export TERN_CLUSTER_HOME=$WORK/clusters
 CLUSTER=t$$
 LAYOUT=$ROOT/cluster-templates/trn1-4/cluster.yaml
 cluster_down() { # after something failed, with what Slurm said of its nodes
-    [ $tap_bad = 0 ] || grep -iE 'not resp|state set to down|node failure' "$TERN_CLUSTER_HOME/$CLUSTER/log/slurmctld.log" |
-        tail -n 30 | sed 's/^/# slurmctld: /'
+    [ $tap_bad = 0 ] || grep -hiE 'error|not resp|state set to down|node failure' "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurm*.log |
+        sort | tail -n 50 | sed 's/^/# slurm: /'
     tern cluster down $CLUSTER >/dev/null 2>&1
 }
 cluster_up() {

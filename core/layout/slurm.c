@@ -107,9 +107,10 @@ static int present(const struct tern_layout_group *g, const struct tern_layout_l
 
 /* Everything on this machine, so everything is quick: short timeouts, and credentials that expire
  * after as long (Slurm's least is 5 s), because a requeued job waits for that.  But many nodes
- * share the machine's processors: until the last of 64 has answered, seconds may go by.  No
- * affinity: every slurmd would bind its first task to the same real core.  No cgroups: an ordinary
- * user has none. */
+ * share the machine's processors: until the last of 64 has answered, seconds may go by.  Slurm
+ * 24.11 pings a node 4 s after its start for the first time, and heeds the answer 1 s later: with
+ * SlurmdTimeout=5 it gave up nodes that worked.  No affinity: every slurmd would bind its first
+ * task to the same real core.  No cgroups: an ordinary user has none. */
 static void local_head(struct tern_buf *b, const struct tern_layout_local *c, int nodes)
 {
     int patience_s = nodes > 20 ? nodes / 4 : 5;
@@ -140,7 +141,7 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c, in
                     "SlurmdTimeout=%d\nMessageTimeout=%d\nKillWait=5\n"
                     "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"
                     "nohold_on_prolog_fail\n",
-                    patience_s, patience_s);
+                    2 * patience_s, patience_s);
 }
 
 /* Dynamic nodes as ParallelCluster has them, on which jobs wait for seconds here, not minutes.

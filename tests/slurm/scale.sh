@@ -8,9 +8,12 @@ sed "s/MinCount: 4/MinCount: $many/; s/MaxCount: 4/MaxCount: $many/" "$LAYOUT" >
 echo 'topology: {leaf: 6}' >cluster.tern.yaml
 LAYOUT=$WORK/cluster.yaml
 cluster_up
+on scontrol show config
+seconds() { sed -n "s/^$1 *= \([0-9]*\) sec.*/\1/p" out; }
+[ "$(seconds SlurmdTimeout)" -ge $((2 * $(seconds MessageTimeout))) ]
+ok $? "a node is given up after two lost messages, not after one" || grep -i timeout out
 if long; then
-    on scontrol show config
-    [ "$(sed -n 's/^MessageTimeout *= \([0-9]*\) sec/\1/p' out)" -ge 16 ]
+    [ "$(seconds MessageTimeout)" -ge 16 ]
     ok $? "64 nodes on one machine are waited for longer than four" || grep -i timeout out
 fi
 

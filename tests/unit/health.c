@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -392,8 +393,11 @@ static const char *compute(void)
     return said;
 }
 
+enum { NO_LIMIT = 77 };
+
 /* Without memory nothing can be tried.  One core: libgomp wants memory for more threads; and libomp
- * some for itself, when it is first used. */
+ * some for itself, when it is first used.  An emulator may know no limit: all memory of the machine
+ * would be taken. */
 __attribute__((unused)) static int compute_without_memory(void)
 {
     const struct rlimit none = {4096, 4096};
@@ -404,6 +408,8 @@ __attribute__((unused)) static int compute_without_memory(void)
     CPU_SET(sched_getcpu(), &one);
     if (sched_setaffinity(0, sizeof one, &one) < 0 || setrlimit(RLIMIT_AS, &none) < 0)
         return 2;
+    if (mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+        return NO_LIMIT;
     for (void *volatile taken = &one; taken;) /* volatile: gcc 15 does without the allocation */
         taken = malloc(16384);
     const char *said = compute();
@@ -421,7 +427,10 @@ static void cores(void)
         _exit(compute_without_memory());
     waitpid(pid, &status, 0);
 #endif
-    ok(status == 0, "check compute without memory reports cores as not tried (%d)", status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_LIMIT)
+        tap_skip("check compute without memory: there is no limit on it here");
+    else
+        ok(status == 0, "check compute without memory reports cores as not tried (%d)", status);
     sched_getaffinity(0, sizeof before, &before);
     ok(strstr(compute(), "agree with the stored result") != NULL,
        "check compute passes on this machine");

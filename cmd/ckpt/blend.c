@@ -14,7 +14,7 @@ static struct {
     const char *out, *method, *base, *weights, *densities, *t, *lambda, *normalize, *rescale, *seed;
     const char *dtype, *max_shard, *tokenizer;
     int64_t threads;
-    bool int8_mask;
+    bool int8_mask, verify;
 } o;
 
 static volatile sig_atomic_t interrupted;
@@ -186,6 +186,7 @@ static int write_blend(struct tern_convert_blend *b, const struct method *m, str
 
     b->progress = tern_progress_show;
     b->out.stop = &interrupted;
+    b->out.verify = o.verify;
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     tern_progress_begin("elements", "%s", o.out);
@@ -257,6 +258,9 @@ static const struct tern_opt blend_opts[] = {
      .help = "take the tokenizer's files from this folder, and do not compare the MODELs'"},
     {"threads", 0, TERN_OPT_INT, "COUNT", "0", .to.integer = &o.threads,
      .help = "threads that compute; 0: one a core. Any number writes the same bytes"},
+    {"verify", 0, TERN_OPT_FLAG, .to.flag = &o.verify,
+     .help =
+         "read each file of weights back from the storage and compare it with what was written"},
     {0},
 };
 

@@ -16,6 +16,7 @@
 
 static struct {
     const char *out, *dtype, *tokenizer, *max_shard, *base, *key;
+    bool verify;
 } ex; /* of merge, too */
 
 static volatile sig_atomic_t interrupted;
@@ -133,6 +134,7 @@ static int convert(const char *typed, bool merge, struct tern_err *err)
                                 .merge = merge,
                                 .base = ex.base,
                                 .key = ex.key,
+                                .verify = ex.verify,
                                 .stop = &interrupted};
     struct tern_convert_out done;
     char bytes[32], *path;
@@ -194,6 +196,7 @@ static int parse_nxd(struct tern_convert_nxd *o, struct tern_err *err)
     o->hw = (enum tern_convert_nxd_hw)hw;
     o->files = (enum tern_convert_nxd_files)files;
     o->xser = nxd.xser;
+    o->verify = ex.verify;
     o->markers = nxd.markers;
     return 0;
 }
@@ -307,6 +310,9 @@ static const struct tern_opt export_opts[] = {
     {"markers", 0, TERN_OPT_FLAG, .to.flag = &nxd.markers,
      .help = "nxd: files checkpoint and done, as in the trainer's own; its weights to begin with "
              "(pretrained_weight) have none"},
+    {"verify", 0, TERN_OPT_FLAG, .to.flag = &ex.verify,
+     .help =
+         "read each file of weights back from the storage and compare it with what was written"},
     {0},
 };
 
@@ -367,6 +373,9 @@ static const struct tern_opt merge_opts[] = {
              "a file of its own"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
+    {"verify", 0, TERN_OPT_FLAG, .to.flag = &ex.verify,
+     .help =
+         "read each file of weights back from the storage and compare it with what was written"},
     {0},
 };
 

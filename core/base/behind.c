@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/hash.h"
 #include "core/base/str.h"
 
 #include <errno.h>
@@ -17,6 +18,24 @@
 
 enum { PIECES = 4, PIECE = 2 << 20 };
 
+/* What was given, for tern_behind_end to compare with. */
+struct sum { /* of a piece */
+    uint32_t crc, n;
+};
+
+struct patch { /* of written bytes: what stood there, and what does now */
+    uint64_t at;
+    size_t n;
+    char before[TERN_BEHIND_PATCH], now[TERN_BEHIND_PATCH];
+};
+
+struct given {
+    struct sum *sums;      /* [n_sums] */
+    struct patch *patches; /* [n_patches] */
+    size_t n_sums, n_patches;
+    struct tern_behind_read_back how;
+};
+
 struct tern_behind {
     int fd;
     const char *path;
@@ -29,6 +48,8 @@ struct tern_behind {
     size_t length[PIECES];
     bool over, failed;
     bool direct; /* no thread could be had: the giver writes */
+    bool read_back;
+    struct given given;
     struct tern_err err;
     char *ring;  /* [PIECES * PIECE]; piece `filled` is the giver's alone */
     size_t open; /* bytes in that piece */
@@ -98,6 +119,42 @@ struct tern_behind *tern_behind_new(int fd, const char *path, struct tern_err *e
     return b;
 }
 
+void tern_behind_read_back(struct tern_behind *b, const struct tern_behind_read_back *how)
+{
+    tern_assert(b->at == 0, "%s: %llu bytes have no sum", b->path, (unsigned long long)b->at);
+    b->read_back = true;
+    b->given.how = *how;
+}
+
+/* Room for one more of *list, which has n; -1 without memory.  It doubles at powers of two. */
+static int grow(void **list, size_t n, size_t size, const char *path, struct tern_err *err)
+{
+    if (n & (n - 1))
+        return 0;
+    void *more = realloc(*list, (n ? 2 * n : 1) * size);
+    if (!more)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for its sums", path);
+    *list = more;
+    return 0;
+}
+
+/* Where there is no memory the end cannot compare, which is a failure. */
+static void add_sum(struct tern_behind *b)
+{
+    struct given *g = &b->given;
+    const char *piece = b->ring + (size_t)(b->filled % PIECES) * PIECE;
+    struct tern_err err;
+
+    if (grow((void **)&g->sums, g->n_sums, sizeof *g->sums, b->path, &err) == 0) {
+        g->sums[g->n_sums++] = (struct sum){tern_crc32c(0, piece, b->open), (uint32_t)b->open};
+        return;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->failed = true;
+    b->err = err;
+    pthread_mutex_unlock(&b->lock);
+}
+
 static void write_here(struct tern_behind *b)
 {
     if (!b->failed && tern_fs_write(b->fd, b->ring, b->open, b->path, &b->err) < 0)
@@ -108,6 +165,8 @@ static void write_here(struct tern_behind *b)
 /* The open piece goes to the other thread, and a free one is waited for. */
 static void hand_over(struct tern_behind *b)
 {
+    if (b->read_back)
+        add_sum(b);
     if (b->direct) {
         write_here(b);
         return;
@@ -153,16 +212,31 @@ int tern_behind_write(struct tern_behind *b, const void *data, size_t n, struct 
     return failed ? tern_err_set(err, b->err.code, "%s", b->err.text) : 0;
 }
 
+static int add_patch(struct tern_behind *b, uint64_t at, const void *data, size_t n,
+                     struct tern_err *err)
+{
+    struct given *g = &b->given;
+    struct patch p = {.at = at, .n = n};
+
+    memcpy(p.now, data, n);
+    if (tern_fs_pread(b->fd, p.before, n, at, b->path, err) < 0 ||
+        grow((void **)&g->patches, g->n_patches, sizeof p, b->path, err) < 0)
+        return -1;
+    g->patches[g->n_patches++] = p;
+    return 0;
+}
+
 int tern_behind_patch(struct tern_behind *b, uint64_t at, const void *data, size_t n,
                       struct tern_err *err)
 {
+    tern_assert(n <= TERN_BEHIND_PATCH, "%s: a patch of %zu bytes", b->path, n);
     tern_assert(at + n <= b->at, "%s: a patch at %llu of %llu bytes", b->path,
                 (unsigned long long)at, (unsigned long long)b->at);
     if (at >= b->at - b->open) { /* it lies in the open piece */
         memcpy(b->ring + (size_t)(b->filled % PIECES) * PIECE + (at - (b->at - b->open)), data, n);
         return 0;
     }
-    if (settle(b, err) < 0)
+    if (settle(b, err) < 0 || (b->read_back && add_patch(b, at, data, n, err) < 0))
         return -1;
     errno = 0;
     if (TERN_AGAIN(pwrite(b->fd, data, n, (off_t)at)) != (ssize_t)n)
@@ -175,11 +249,57 @@ uint64_t tern_behind_at(const struct tern_behind *b)
     return b->at;
 }
 
+/* Undo the patches in `n` bytes of the file from `at` on; false: one is not there as it was given.
+ */
+static bool undo_patches(const struct given *g, uint64_t at, char *data, size_t n)
+{
+    for (size_t i = 0; i < g->n_patches; i++) {
+        const struct patch *p = &g->patches[i];
+        for (size_t k = 0; k < p->n; k++) {
+            if (p->at + k < at || p->at + k >= at + n)
+                continue;
+            if (data[p->at + k - at] != p->now[k])
+                return false;
+            data[p->at + k - at] = p->before[k];
+        }
+    }
+    return true;
+}
+
+/* The ring is idle: a piece is read there. */
+static int read_back(struct tern_behind *b, struct tern_err *err)
+{
+    const struct given *g = &b->given;
+    uint64_t at = 0;
+
+    if (tern_fs_sync(b->fd) < 0)
+        return tern_err_sys(err, "%s: cannot make it durable", b->path);
+    posix_fadvise(b->fd, 0, 0, POSIX_FADV_DONTNEED);
+    for (size_t i = 0; i < g->n_sums; at += g->sums[i++].n) {
+        const struct sum *s = &g->sums[i];
+        if (g->how.stop && *g->how.stop)
+            return tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind");
+        if (tern_fs_pread(b->fd, b->ring, s->n, at, b->path, err) < 0)
+            return -1;
+        if (!undo_patches(g, at, b->ring, s->n) || tern_crc32c(0, b->ring, s->n) != s->crc)
+            return tern_err_set(err, TERN_TEMPFAIL,
+                                "%s: bytes %llu to %llu are not those that were written there. The "
+                                "storage or its connection is damaged.",
+                                b->path, (unsigned long long)at, (unsigned long long)at + s->n - 1);
+        if (g->how.progress)
+            g->how.progress(s->n);
+    }
+    tern_assert(at == b->at, "%s: %llu bytes were read back", b->path, (unsigned long long)at);
+    return 0;
+}
+
 int tern_behind_end(struct tern_behind *b, struct tern_err *err)
 {
     if (!b)
         return 0;
-    const int rc = settle(b, err);
+    int rc = settle(b, err);
+    if (rc == 0 && b->read_back)
+        rc = read_back(b, err);
     pthread_mutex_lock(&b->lock);
     b->over = true;
     pthread_cond_signal(&b->changed);
@@ -188,6 +308,8 @@ int tern_behind_end(struct tern_behind *b, struct tern_err *err)
         pthread_join(b->thread, NULL);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
+    free(b->given.sums);
+    free(b->given.patches);
     free(b->ring);
     free(b);
     return rc;

@@ -127,6 +127,7 @@ static int run(struct blend *d, const char *out_dir, struct tern_err *err)
     if (check_models(d->b, err) < 0 || check_numbers(d->b, err) < 0 || open_models(d, err) < 0 ||
         tern_convert_deal_files(&d->x[0], err) < 0)
         return -1;
+    d->x[0].read_back.stop = d->b->out.stop;
     d->pass = tern_convert_blend_pass_new(d->b, d->x, d->n, err);
     if (!d->pass || begin(d, out_dir, err) < 0)
         return -1;
@@ -140,6 +141,7 @@ int tern_convert_blend(const struct tern_convert_blend *b, const char *out_dir,
 {
     struct blend d = {.b = b,
                       .out = {.dtype = b->out.dtype,
+                              .verify = b->out.verify,
                               .max_shard_bytes = b->out.max_shard_bytes,
                               .files_from = b->out.files_from}};
     char *to = tern_strdup(out_dir);

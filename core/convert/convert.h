@@ -58,6 +58,7 @@ struct tern_convert_hf {
     /* core/convert/nxd.h: the source is a folder of NxD's ranks, or of Optimum Neuron's; NULL: it
      * is not.  With `merge` Optimum Neuron's adapters are seen without it. */
     const struct tern_convert_from_nxd *from_nxd;
+    bool verify; /* files of weights are read back from the storage and compared */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 

@@ -23,8 +23,9 @@ struct tern_convert_export {
     size_t n;
     unsigned n_shards;
     uint64_t total;
-    char *temp; /* the folder while it grows; else NULL */
-    int job;    /* a locked file in it, while `temp` is there */
+    struct tern_behind_read_back read_back; /* with options->verify */
+    char *temp;                             /* the folder while it grows; else NULL */
+    int job;                                /* a locked file in it, while `temp` is there */
 };
 
 /* The model's config: as the checkpoint's meta keeps it, else its own config.json. */

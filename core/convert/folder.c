@@ -114,11 +114,15 @@ static int write_shard(const struct tern_convert_export *x, unsigned i,
         rc = 0;
         for (size_t k = 0; rc == 0 && k < p.n; k++)
             rc = write_tensor(ctx, p.first + k, NULL, err);
+        if (x->options->verify && x->read_back.progress)
+            x->read_back.progress(p.data);
         goto out;
     }
     if (tern_fs_new_open(&f, path, 0644, err) < 0)
         goto out;
     struct tern_behind *b = tern_behind_new(f.fd, path, err);
+    if (b && x->options->verify)
+        tern_behind_read_back(b, &x->read_back);
     rc = append_all(&p, path, write_tensor, ctx, b, err);
     if (rc < 0)
         tern_behind_abort(b);

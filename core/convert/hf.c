@@ -226,7 +226,7 @@ static int fill(struct tern_convert_export *x, struct tern_convert_out *out, str
     /* As it is written, and in double while an adapter is put in. */
     struct source s = {x, tern_alloc(2 * (size_t)PIECE, 1, "weights", err)};
 
-    tern_progress_expect(x->total);
+    tern_progress_expect(x->options->verify ? 2 * x->total : x->total);
     int rc = s.piece ? tern_convert_write_weights(x, append_tensor, &s, err) : -1;
 
     free(s.piece);
@@ -346,6 +346,9 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
 {
     static const struct tern_convert_hf defaults;
     struct tern_convert_export x = {.options = options ? options : &defaults};
+
+    x.read_back =
+        (struct tern_behind_read_back){.progress = tern_progress_add, .stop = x.options->stop};
     struct tern_convert_out done = {0};
     char *to = tern_strdup(out_dir);
 

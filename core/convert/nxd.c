@@ -118,10 +118,20 @@ pickle_info(const struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t
     return p;
 }
 
-/* A file without a tensor's bytes. */
-static int write_pickle(const char *path, struct tern_pytorch_object *p, struct tern_err *err)
+/* A file with the tensors of `p`, which it takes. */
+static struct tern_pytorch_write *open_file(const struct nxd *n, const char *path,
+                                            struct tern_pytorch_object *p, struct tern_err *err)
 {
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, /* zip64_from= */ 0, err);
+    const struct tern_pytorch_write_how how = {.read_back = n->o->verify ? &n->x.read_back : NULL};
+
+    return tern_pytorch_write_open(path, p, &how, err);
+}
+
+/* A file without a tensor's bytes. */
+static int write_pickle(const struct nxd *n, const char *path, struct tern_pytorch_object *p,
+                        struct tern_err *err)
+{
+    struct tern_pytorch_write *w = open_file(n, path, p, err);
 
     return w ? tern_pytorch_write_commit(w, err) : -1;
 }
@@ -139,11 +149,11 @@ static int begin_ranks(struct nxd *n, const struct tern_convert_nxd_tensor *t, s
         if (rc == 0 && n->o->xser) {
             rc = tern_fs_mkdirs(tensors, 0777, err);
             if (rc == 0)
-                rc = write_pickle(path, pickle(n, t, count), err);
+                rc = write_pickle(n, path, pickle(n, t, count), err);
             if (rc == 0)
-                rc = write_pickle(info, pickle_info(n, t, count), err);
+                rc = write_pickle(n, info, pickle_info(n, t, count), err);
         } else if (rc == 0) {
-            n->to[r] = tern_pytorch_write_open(path, pickle(n, t, count), 0, err);
+            n->to[r] = open_file(n, path, pickle(n, t, count), err);
             rc = n->to[r] ? 0 : -1;
         }
         free(tensors);
@@ -172,7 +182,7 @@ static int begin_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, 
         char *path = tensor_path(n, r, i);
         struct tern_pytorch_object *p = tern_pytorch_object_new();
         tern_pytorch_object_tensor(p, &one);
-        n->to[r] = tern_pytorch_write_open(path, p, /* zip64_from= */ 0, err);
+        n->to[r] = open_file(n, path, p, err);
         rc = n->to[r] ? 0 : -1;
         free(path);
     }
@@ -353,7 +363,7 @@ static bool are_there(const struct nxd *n, size_t i)
 static void count_there(struct nxd *n, const struct tern_convert_nxd_tensor *t)
 {
     n->bytes += bytes_of(n, t);
-    tern_progress_add(bytes_of(n, t));
+    tern_progress_add(n->o->verify ? 2 * bytes_of(n, t) : bytes_of(n, t));
 }
 
 static int write_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t i,
@@ -403,7 +413,7 @@ static int expect_bytes(const struct nxd *n, struct tern_err *err)
         if (tern_convert_nxd_list(&n->plan, p, &t, &count, err) < 0)
             return -1;
         for (size_t i = 0; i < count; i++)
-            tern_progress_expect(bytes_of(n, &t[i]));
+            tern_progress_expect(n->o->verify ? 2 * bytes_of(n, &t[i]) : bytes_of(n, &t[i]));
         free(t);
     }
     return 0;
@@ -491,8 +501,11 @@ int tern_convert_to_nxd(const char *path, const char *out_dir,
                         const struct tern_convert_nxd *options, struct tern_convert_nxd_out *out,
                         struct tern_err *err)
 {
-    struct tern_convert_hf as = {.dtype = options->dtype, .stop = options->stop};
-    struct nxd n = {.x = {.options = &as}, .o = options};
+    struct tern_convert_hf as = {
+        .dtype = options->dtype, .verify = options->verify, .stop = options->stop};
+    struct nxd n = {
+        .x = {.options = &as, .read_back = {.progress = tern_progress_add, .stop = options->stop}},
+        .o = options};
     char *to = tern_strdup(out_dir);
 
     for (size_t k = strlen(to); k > 1 && to[k - 1] == '/';)

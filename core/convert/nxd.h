@@ -68,6 +68,7 @@ struct tern_convert_nxd {
                      folders with markers by num_kept_ckpts and takes the newest for a checkpoint of
                      its own; its converter writes none */
     enum tern_convert_dtype dtype;
+    bool verify; /* files of weights are read back from the storage and compared */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 

@@ -66,6 +66,8 @@ void tern_convert_describe(struct tern_buf *to, const struct tern_convert_export
     describe_source(to, x->base);
     describe_source(to, x->peft ? tern_convert_peft_arrays(x->peft) : NULL);
     tern_buf_printf(to, "merge %d config %s\n", x->options->merge, config ? config : "");
+    if (x->options->verify) /* whole files that are there must have been read back, too */
+        tern_buf_puts(to, "verify\n");
     free(config);
     for (size_t i = 0; i < x->n; i++) {
         const struct tern_ckpt_info *t = &x->tensors[i];

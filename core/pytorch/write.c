@@ -479,7 +479,8 @@ static void write_free(struct tern_pytorch_write *w)
 }
 
 struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_object *p,
-                                                   uint64_t zip64_from, struct tern_err *err)
+                                                   const struct tern_pytorch_write_how *how,
+                                                   struct tern_err *err)
 {
     struct tern_pytorch_write *w = tern_alloc(1, sizeof *w, path, err);
 
@@ -491,7 +492,7 @@ struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern
         return NULL;
     }
     w->p = p;
-    w->zip64_from = zip64_from ? zip64_from : saturated;
+    w->zip64_from = how && how->zip64_from ? how->zip64_from : saturated;
     w->archive = tern_strdup(tern_fs_basename(path));
     char *dot = strrchr(w->archive, '.');
     if (dot && dot > w->archive)
@@ -502,6 +503,8 @@ struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern
         return NULL;
     }
     w->behind = tern_behind_new(w->file.fd, w->file.path, err);
+    if (w->behind && how && how->read_back)
+        tern_behind_read_back(w->behind, how->read_back);
     if (!w->behind || entry_whole(w, "data.pkl", p->text.data, p->text.len, err) < 0 ||
         entry_whole(w, "byteorder", "little", 6, err) < 0 || storage_begin(w, err) < 0) {
         tern_pytorch_write_abort(w);

@@ -16,7 +16,7 @@
  *     tern_pytorch_object_text(p, "norm.weight");
  *     tern_pytorch_object_tensor(p, &tensor);
  *     tern_pytorch_object_end(p);
- *     struct tern_pytorch_write *w = tern_pytorch_write_open("model.pt", p, 0, err);
+ *     struct tern_pytorch_write *w = tern_pytorch_write_open("model.pt", p, NULL, err);
  *     if (!w) return -1;
  *     if (tern_pytorch_write_bytes(w, data, len, err) < 0) {
  *         tern_pytorch_write_abort(w);
@@ -31,6 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/behind.h"
 #include "core/base/err.h"
 
 enum { TERN_PYTORCH_DIMS = 4 };
@@ -73,11 +74,17 @@ void tern_pytorch_object_reference(struct tern_pytorch_object *p, int64_t id);
 
 struct tern_pytorch_write; /* a file being written; its storages are filled one after the other */
 
+struct tern_pytorch_write_how {
+    uint64_t zip64_from; /* sizes and offsets from here on stand in the fields of zip64; 0: from
+                            0xffffffff on, where they must; less for tests */
+    const struct tern_behind_read_back *read_back; /* by the commit; NULL: it is not read back */
+};
+
 /* Begin `path`, a new file that appears at the commit (core/base/fs.h).  Takes `p`, which holds one
- * whole object, also when it fails.  `zip64_from`: sizes and offsets from here on stand in the
- * fields of zip64; 0: from 0xffffffff on, where they must; less for tests.  NULL with `err`. */
+ * whole object, also when it fails.  `how` NULL: all defaults.  NULL with `err`. */
 struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_object *p,
-                                                   uint64_t zip64_from, struct tern_err *err);
+                                                   const struct tern_pytorch_write_how *how,
+                                                   struct tern_err *err);
 /* The next `len` bytes of the storages, in the order in which their tensors were given; a piece may
  * end one storage and begin the next.  After an error the writer can only be aborted. */
 int tern_pytorch_write_bytes(struct tern_pytorch_write *w, const void *data, size_t len,

@@ -108,6 +108,29 @@ rm stopped.unfinished; mkdir stopped.unfinished; into; status 0 "an empty folder
 if [ "$(id -u)" = 0 ]; then
     mkdir -m 777 stopped.unfinished; chown 65534 stopped.unfinished; into; status 2; one_line; err_has 'no folder of yours'; rm -rf stopped.unfinished
 fi
+# --verify: what is written is read back.  In the last reading of weights two bytes are others.
+if strace -qq -o /dev/null -e trace=pread64 -e inject=pread64:poke_exit=@arg2=00:when=1 true 2>/dev/null; then
+    verified() { # NAME COMMAND...
+        local name=$1; shift
+        run "$@" -o "plain-$name"; status 0; run "$@" -o "whole-$name" --verify; status 0 "$name --verify"
+        same_tree "plain-$name" "whole-$name"; ok $? "$name: with --verify it is the same folder" || head -5 differ
+        ASAN_OPTIONS=detect_leaks=0 strace -y -qq -o calls -e trace=pread64 "$@" -o "counted-$name" --verify 2>err
+        n=$(grep -nE "counted-$name.unfinished/[^>]*(safetensors|[.]pt)" calls | tail -n 1 | cut -d: -f1)
+        [ -n "$n" ]; ok $? "$name: what was written is read"
+        run env ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e trace=pread64 -e "inject=pread64:poke_exit=@arg2=5555:when=$n" "$@" -o "damaged-$name" --verify
+        status 75 "$name --verify: the storage gives back other bytes"; one_line; err_has "are not those that were written there" "$name: says what the storage did"
+        [ ! -e "damaged-$name" ]; ok $? "$name: nothing has the name"
+    }
+    verified export tern ckpt export $two --max-shard-size 20KB --dtype bf16
+    verified merge tern ckpt merge adapted/latest
+    verified blend tern ckpt blend hf $two -m ties --base hf --density 0.5 --threads 1
+    verified nxd tern ckpt export hf --to nxd --tensor 2 --pipeline 2
+    verified xser tern ckpt export hf --to nxd --tensor 2 --xser --markers
+    export_hf 8; anew "files that were not read back" tern ckpt export $two --max-shard-size 20KB --verify
+else
+    skip "strace cannot change what is read"
+fi
+
 # Two at once.
 export_hf 8; exec 9<>stopped.unfinished/.conversion; flock 9
 whole_files stopped.unfinished >before; into; status 75 "a folder in which another process writes: exit status 75"; one_line; err_has 'another process is writing there'

@@ -81,7 +81,8 @@ static struct tern_pytorch_object *sample_object(void)
 static int sample(const char *path, uint64_t zip64_from, size_t piece)
 {
     struct tern_err err = {0};
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, sample_object(), zip64_from, &err);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(
+        path, sample_object(), &(struct tern_pytorch_write_how){.zip64_from = zip64_from}, &err);
     char data[16384];
     size_t len = 0;
     int rc = w ? 0 : -1;
@@ -115,7 +116,7 @@ static int zeros(const char *path, uint64_t bytes)
         t.shape[0] = 1;
     }
     tern_pytorch_object_end(p);
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, 0, &err);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, NULL, &err);
     int rc = w ? 0 : -1;
     for (uint64_t left = bytes - 1; rc == 0 && left > 0;) {
         size_t n = left < sizeof piece ? (size_t)left : sizeof piece;

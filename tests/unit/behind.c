@@ -140,12 +140,88 @@ static void failures(void)
     free(data);
 }
 
+static uint64_t were_read;
+
+static void count(uint64_t bytes)
+{
+    were_read += bytes;
+}
+
+/* A file of `n` bytes with a patch at `patched`, damaged by one bit at `damaged` before its end;
+ * -1: neither.  What tern_behind_end says. */
+static int end_of(size_t n, long patched, long damaged, const volatile sig_atomic_t *stop,
+                  struct tern_err *err)
+{
+    const struct tern_behind_read_back how = {.progress = count, .stop = stop};
+    char *path = begin("read"), *data = malloc(n), byte;
+    struct tern_behind *b = tern_behind_new(fd, path, err);
+
+    for (size_t i = 0; i < n; i++)
+        data[i] = (char)(i * 7 + i / 1021);
+    were_read = 0;
+    tern_behind_read_back(b, &how);
+    int rc = tern_behind_write(b, data, n, err);
+    if (rc == 0 && patched >= 0)
+        rc = tern_behind_patch(b, (uint64_t)patched, "SUMS", 4, err);
+    if (rc == 0 && damaged >= 0) {
+        /* A patch waits until all before it is written. */
+        while (pread(fd, &byte, 1, damaged) != 1)
+            usleep(100);
+        byte ^= 4;
+        rc = pwrite(fd, &byte, 1, damaged) == 1 ? 0 : -1;
+    }
+    if (rc < 0)
+        tern_behind_abort(b);
+    else
+        rc = tern_behind_end(b, err);
+    close(fd);
+    free(path);
+    free(data);
+    return rc;
+}
+
+static void read_back(void)
+{
+    static const size_t sizes[] = {0, 1, PIECE, PIECE + 1, 5 * PIECE + 7};
+    static const long patched[] = {0, PIECE - 2, PIECE, 2 * PIECE - 4, 3 * PIECE - 1};
+    const size_t n = 6 * PIECE + 100;
+    volatile sig_atomic_t stop = 0;
+    struct tern_err err = {0};
+    char text[128];
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        ok(end_of(sizes[i], -1, -1, NULL, &err) == 0 && were_read == sizes[i],
+           "%zu bytes are read back (%s)", sizes[i], err.text);
+    for (size_t i = 0; i < sizeof patched / sizeof *patched; i++) {
+        ok(end_of(n, patched[i], -1, NULL, &err) == 0 && were_read == n,
+           "a file with a patch at %ld is read back (%s)", patched[i], err.text);
+        for (long k = -1; k <= 4; k++) {
+            const long at = patched[i] + k;
+            if (at < 0)
+                continue;
+            err = (struct tern_err){0};
+            int rc = end_of(n, patched[i], at, NULL, &err);
+            ok(rc < 0 && err.code == TERN_TEMPFAIL &&
+                   strstr(err.text, "are not those that were written there"),
+               "a flipped bit at %ld, beside a patch at %ld, is seen (%s)", at, patched[i],
+               err.text);
+        }
+    }
+    ok(end_of(n, 0, 2 * PIECE + 5, &stop, &err) < 0, "a flipped bit in a piece is seen");
+    snprintf(text, sizeof text, "/read: bytes %d to %d are not those", 2 * PIECE, 3 * PIECE - 1);
+    has(err.text, text, "the message names the file and the piece");
+    stop = 2;
+    ok(end_of(n, 0, -1, &stop, &err) < 0 && err.code == TERN_FAILED && were_read == 0,
+       "a signal ends the reading (%s)", err.text);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
         return 1;
     sizes();
     patches();
+    read_back();
     failures();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

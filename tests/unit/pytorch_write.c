@@ -35,7 +35,8 @@ static struct tern_pytorch_object *object(void)
 static char *write_file(const char *name, uint64_t zip64_from, size_t piece, struct tern_err *err)
 {
     char *path = tern_fs_join(dir, name), data[ALL];
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, object(), zip64_from, err);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(
+        path, object(), &(struct tern_pytorch_write_how){.zip64_from = zip64_from}, err);
     int rc = w ? 0 : -1;
 
     for (int i = 0; i < ALL; i++)
@@ -192,7 +193,7 @@ static void test_errors(void)
     tern_pytorch_object_end(p);
     path = tern_fs_join(dir, "late.pt");
     limit(1 << 20);
-    struct tern_pytorch_write *l = tern_pytorch_write_open(path, p, 0, &err);
+    struct tern_pytorch_write *l = tern_pytorch_write_open(path, p, NULL, &err);
     int rc = l ? tern_pytorch_write_bytes(l, zeros, LATE, &err) : -1;
     usleep(200000);
     if (rc == 0)
@@ -205,12 +206,12 @@ static void test_errors(void)
     free(zeros);
     free(path);
     path = tern_fs_join(dir, "none/model.pt");
-    ok(!tern_pytorch_write_open(path, object(), 0, &err) && strstr(err.text, "none/model.pt"),
+    ok(!tern_pytorch_write_open(path, object(), NULL, &err) && strstr(err.text, "none/model.pt"),
        "a file in no folder is an error that names it");
     free(path);
     path = tern_fs_join(dir, "stopped.pt");
     before = files_in(dir);
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, object(), 0, &err);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(path, object(), NULL, &err);
     ok(w && tern_pytorch_write_bytes(w, "abc", 3, &err) == 0 && !tern_fs_exists(path),
        "a file has no name before it is whole");
     tern_pytorch_write_abort(w);
@@ -222,7 +223,7 @@ static void test_errors(void)
 static char *write_object(const char *name, struct tern_pytorch_object *p)
 {
     char *path = tern_fs_join(dir, name);
-    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, 0, NULL);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, NULL, NULL);
 
     ok(w && tern_pytorch_write_commit(w, NULL) == 0, "%s is written", name);
     return path;

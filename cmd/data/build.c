@@ -44,29 +44,34 @@ static void catch_signals(void)
     sigaction(SIGHUP, &sa, NULL);
 }
 
+/* As JSON, in ASCII. */
+static const char *quote(const char *probe, char *to, size_t n)
+{
+    json_t *j = json_string(probe);
+    char *quoted = json_dumps(j, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+
+    snprintf(to, n, "%s", quoted ? quoted : "?");
+    free(quoted);
+    json_decref(j);
+    return to;
+}
+
 /* A model that was trained by way of tokenizer.json or AutoTokenizer may have met other ids. */
 static void warn_of_other_ids(const struct tern_token *t)
 {
-    const char *probe = tern_token_disagree(text.tokenizer, t);
-    const char *other = probe ? NULL : tern_token_auto_differs(text.tokenizer, t);
+    const char *class, *probe = tern_token_disagree(text.tokenizer, t);
+    const char *other = probe ? NULL : tern_token_auto_differs(text.tokenizer, t, &class);
     char shown[64];
 
     if (other)
-        tern_warn(
-            "%s: AutoTokenizer of transformers 5 reads it as LlamaTokenizer: it puts no space "
-            "before a text that begins with one, and gives other ids to \"%s\". Those of %s "
-            "are written.",
-            text.tokenizer, other, tern_fs_basename(tern_token_path(t)));
-    if (!probe)
-        return;
-    json_t *j = json_string(probe);
-    char *quoted = json_dumps(j, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    snprintf(shown, sizeof shown, "%s", quoted ? quoted : "?");
-    free(quoted);
-    json_decref(j);
-    tern_warn("%s: tokenizer.model and tokenizer.json differ, first in the ids of %s; those of "
-              "tokenizer.model are written. Name the file to take the other one.",
-              text.tokenizer, shown);
+        tern_warn("%s: AutoTokenizer of transformers 5 reads it as %s, by the rules of that class, "
+                  "and gives other ids to %s. Those of %s are written.",
+                  text.tokenizer, class, quote(other, shown, sizeof shown),
+                  tern_fs_basename(tern_token_path(t)));
+    if (probe)
+        tern_warn("%s: tokenizer.model and tokenizer.json differ, first in the ids of %s; those of "
+                  "tokenizer.model are written. Name the file to take the other one.",
+                  text.tokenizer, quote(probe, shown, sizeof shown));
 }
 
 static int open_tokenizer(struct data_build *b, struct tern_err *err)

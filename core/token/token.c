@@ -136,42 +136,6 @@ const char *tern_token_format(const struct tern_token *t)
     return names[t->format];
 }
 
-/* The two ways differ in spaces, line ends, digits and what is rare. */
-static const char *const probes[] = {" ",    "  ",           " a",           "a  b",
-                                     "\n",   "a\n b",        "\t",           "12345",
-                                     "it's", "\xc3\xa9",     "\xe2\x96\x81", "\xf0\x9f\x98\x80",
-                                     "<s>",  "Hello, world!"};
-
-static bool same_ids(struct tern_token_encoder *a, struct tern_token_encoder *b, const char *text)
-{
-    const uint32_t *x, *y;
-    size_t n, m;
-
-    return tern_token_encode(a, text, strlen(text), &x, &n, NULL) == 0 &&
-           tern_token_encode(b, text, strlen(text), &y, &m, NULL) == 0 && n == m &&
-           (n == 0 || memcmp(x, y, n * sizeof *x) == 0);
-}
-
-const char *tern_token_disagree(const char *folder, const struct tern_token *t)
-{
-    char *path = tern_fs_join(folder, "tokenizer.json");
-    struct tern_err why = {0};
-    struct tern_token *json =
-        t->format != TERN_TOKEN_JSON && tern_fs_exists(path) ? tern_token_load(path, &why) : NULL;
-    struct tern_token_encoder *a = json ? tern_token_encoder_new(t, &why) : NULL;
-    struct tern_token_encoder *b = a ? tern_token_encoder_new(json, &why) : NULL;
-    const char *found = NULL;
-
-    for (size_t i = 0; b && !found && i < sizeof probes / sizeof probes[0]; i++)
-        if (!same_ids(a, b, probes[i]))
-            found = probes[i];
-    tern_token_encoder_free(a);
-    tern_token_encoder_free(b);
-    tern_token_free(json);
-    free(path);
-    return found;
-}
-
 const char *tern_token_piece(const struct tern_token *t, uint32_t id, size_t *len)
 {
     if (id >= t->n_vocab)

@@ -67,10 +67,12 @@ const char *tern_token_format(const struct tern_token *t);
  * the latter cannot be read); else the first of those texts, a constant. */
 const char *tern_token_disagree(const char *folder, const struct tern_token *t);
 
-/* Of a folder whose tokenizer_config.json names the class LlamaTokenizer: AutoTokenizer of
- * transformers 5 takes of it the vocabulary alone, and puts no space before a text that begins with
- * one, whatever the files say.  NULL where `t` does the same; else such a text, a constant. */
-const char *tern_token_auto_differs(const char *folder, const struct tern_token *t);
+/* AutoTokenizer of transformers 5 reads some folders by the rules of a class (LlamaTokenizer,
+ * CodeLlamaTokenizer, GPT2Tokenizer, GPTNeoXTokenizer, Qwen2Tokenizer) that tokenizer_config.json
+ * or config.json names, whatever the other files say.  NULL where that gives a few texts the ids of
+ * `t`; else the first that has others, and *ret_class is the class; both are constants. */
+const char *tern_token_auto_differs(const char *folder, const struct tern_token *t,
+                                    const char **ret_class);
 
 /* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
  * over the normaliser's flags; of a vocabulary of bytes over the bytes of the ids that are neither

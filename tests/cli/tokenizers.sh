@@ -71,6 +71,45 @@ sed -i 's/"type": "Prepend", "prepend": "▁"/"type": "NFC"/' llama/tokenizer.js
 run tern data build -t llama -o llama.tds a.txt
 status 0; ! grep -q AutoTokenizer err; ok $? "a tokenizer.json that puts no space before a text: nothing is said of AutoTokenizer"
 
+# Classes whose rules transformers 5 takes in place of the file's, of a vocabulary of bytes.
+if [ -n "$DATA" ] && command -v jq >/dev/null; then
+    mkdir bytes
+    level='{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}'
+    smol='{"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, '$level']}'
+    # NAME PRE_TOKENIZER TOKENIZER_CONFIG CONFIG PROBE CLASS: the warning's words; no PROBE: there is none
+    auto() {
+        jq -c --argjson pre "$2" '.pre_tokenizer = $pre' "$DATA/tokenizers/gpt2/tokenizer.json" >bytes/tokenizer.json
+        echo "{\"eos_token\": \"<|endoftext|>\"$3}" >bytes/tokenizer_config.json
+        echo "$4" >bytes/config.json
+        run tern data build -t bytes -o bytes.tds a.txt; status 0 "$1"
+        if [ -n "${5-}" ]; then err_has "reads it as $6, by the rules of that class, and gives other ids to $5" "$1: a warning names class and text"
+        else ! grep -q AutoTokenizer err; ok $? "$1: nothing is said of AutoTokenizer" || cat err; fi
+    }
+    gpt2=', "tokenizer_class": "GPT2Tokenizer"'
+    auto "GPT-2's own rules" "$level" "$gpt2" '{"model_type": "gpt2"}'
+    auto "SmolLM" "$smol" "$gpt2" '{"model_type": "llama"}' '"12345"' GPT2Tokenizer
+    auto "the class stands in config.json" "$smol" '' '{"model_type": "llama", "tokenizer_class": "GPT2TokenizerFast"}' '"12345"' GPT2Tokenizer
+    auto "the class comes of the kind of model" "$smol" '' '{"model_type": "gpt_neox"}' '"12345"' GPTNeoXTokenizer
+    auto "a kind of model that goes by the file" "$smol" "$gpt2" '{"model_type": "olmo2"}'
+    auto "a kind of model that always has one class" "$level" ', "tokenizer_class": "LlamaTokenizerFast"' '{"model_type": "qwen2"}' '"a\n\nb"' Qwen2Tokenizer
+    auto "a class that goes by the file" "$smol" ', "tokenizer_class": "PreTrainedTokenizerFast"' '{"model_type": "gpt2"}'
+    auto "LlamaTokenizer of bytes" "$smol" ', "tokenizer_class": "LlamaTokenizer"' '{"model_type": "llama"}'
+    auto "a space before each text, by the configuration alone" "$level" "$gpt2, \"add_prefix_space\": true" '{}' '"a  b"' GPT2Tokenizer
+    auto "an unknown kind of model without a class" "$smol" '' '{"model_type": "own"}'
+    cp "$DATA/tokenizers/llama2/tokenizer.json" bytes/
+    llama() { # NAME TOKENIZER_CONFIG CONFIG [PROBE CLASS]
+        echo "{\"eos_token\": \"</s>\"$2}" >bytes/tokenizer_config.json; echo "$3" >bytes/config.json
+        run tern data build -t bytes -o bytes.tds a.txt; status 0 "$1"
+        if [ -n "${4-}" ]; then err_has "reads it as $5, by the rules of that class, and gives other ids to $4" "$1: a warning names class and text"
+        else ! grep -q AutoTokenizer err; ok $? "$1: nothing is said of AutoTokenizer" || cat err; fi
+    }
+    llama "CodeLlama" ', "tokenizer_class": "CodeLlamaTokenizer"' '{"model_type": "llama"}' '" a"' CodeLlamaTokenizer
+    llama "Llama 2 without a space before texts" ', "tokenizer_class": "LlamaTokenizer", "add_prefix_space": false' '{"model_type": "llama"}' '"a"' LlamaTokenizer
+    llama "Mistral" ', "tokenizer_class": "LlamaTokenizer"' '{"model_type": "mistral"}'
+else
+    skip "no shared data, or no jq: no vocabulary of bytes"
+fi
+
 mkdir words && tokenizer WordPiece >words/tokenizer.json
 run tern data build -t words -o c.tds a.txt
 status 2; err_has "a model of type 'WordPiece' is not supported" "another algorithm is refused by name"

@@ -19,9 +19,9 @@ import sys
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
-# Spaces, line ends, digits, and what is rare; as core/token/token.c has them.
-PROBES = [" ", "  ", " a", "a  b", "\n", "a\n b", "\t", "12345", "it's", "\u00e9", "\u2581", "\U0001f600",
-          "<s>", "Hello, world!"]
+# Spaces, line ends, digits, and what is rare; as core/token/auto.c has them.
+PROBES = [" ", "  ", " a", "a  b", "\n", "a\n b", "a\n\nb", "\t", "12345", "it's", "\u00e9", "e\u0301", "\u2581",
+          "\U0001f600", "<s>", "Hello, world!", "a"]
 NAMED = r'(?:differ, first in the ids of|gives other ids to) ("(?:[^"\\]|\\.)*")'
 
 
@@ -50,6 +50,26 @@ def make(to, text, model, shared):
         t.save(os.path.join(path, "tokenizer.json"))
         write(path, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>"})
 
+    def of(name, base, tokenizer, config, **changes):
+        path = folder(name)
+        with open(os.path.join(shared, base, "tokenizer.json"), encoding="utf-8") as f:
+            write(path, "tokenizer.json", {**json.load(f), **changes})
+        end = "</s>" if base == "llama2" else "<|endoftext|>"
+        write(path, "tokenizer_config.json", {"eos_token": end, "unk_token": "<unk>" if base == "llama2" else end, **tokenizer})
+        write(path, "config.json", config)
+
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    smol = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, level]}
+    for name, of_class, kind, pre in (
+            ("smol", "GPT2Tokenizer", "llama", smol), ("neox", "GPTNeoXTokenizer", "llama", smol),
+            ("qwen", "LlamaTokenizerFast", "qwen2", smol), ("by-kind", None, "gpt2", smol),
+            ("olmo", "GPT2Tokenizer", "olmo2", smol), ("plain", "PreTrainedTokenizerFast", "gpt2", smol),
+            ("gpt2-own", "GPT2Tokenizer", "gpt2", level), ("llama-of-bytes", "LlamaTokenizer", "llama", smol)):
+        of(name, "gpt2", {"tokenizer_class": of_class} if of_class else {}, {"model_type": kind}, pre_tokenizer=pre)
+    of("prefix", "gpt2", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}, {})
+    of("code", "llama2", {"tokenizer_class": "CodeLlamaTokenizer"}, {"model_type": "llama"})
+    of("no-prefix", "llama2", {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": False}, {"model_type": "llama"})
+    of("mistral", "llama2", {"tokenizer_class": "LlamaTokenizer"}, {"model_type": "mistral"})
     learnt(folder("learnt"))
     learnt(folder("other-json", model))
     for name, files in (("saved", [llama_model]), ("saved-json", [])):

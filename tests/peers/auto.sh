@@ -12,7 +12,7 @@ mkdir made warnings
 $python "$ROOT/tests/peers/auto.py" make made "$ROOT/HACKING.md" "$ROOT/tests/golden/spm-bpe-800.model" "$T" >log 2>&1
 ok $? "folders are made" || tail -5 log
 echo text >text
-differ="made/other-json! made/never! made/never-llama! made/saved!" same="made/learnt made/saved-json $T/gpt2 $T/mini-spm-4k $T/torchtitan-test-2k $T/llama3"
+differ="made/other-json! made/never! made/never-llama! made/saved! made/smol! made/neox! made/qwen! made/by-kind! made/prefix! made/code! made/no-prefix!" same="made/olmo made/plain made/gpt2-own made/llama-of-bytes made/mistral made/learnt made/saved-json $T/gpt2 $T/mini-spm-4k $T/torchtitan-test-2k $T/llama3"
 for folder in $differ $same "$T/llama2!"; do
     folder=${folder%!}
     tern data build -t "$folder" -o set.tds text 2>"warnings/${folder##*/}"

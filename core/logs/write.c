@@ -462,16 +462,37 @@ bool tern_logs_ended(const char *dir, size_t n, int *status)
     return all;
 }
 
-int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status)
+static bool failed_untold(const struct end *e)
+{
+    return e->status && !e->told;
+}
+
+static bool exited(const struct end *e)
+{
+    return WIFEXITED(e->status) && WEXITSTATUS(e->status) > 0 && WEXITSTATUS(e->status) <= 128;
+}
+
+static int64_t find_first(const char *dir, size_t n, bool (*counts)(const struct end *),
+                          int *ret_status)
 {
     struct end *ends = read_ends(dir, n, /* some= */ false);
     int64_t first = -1;
 
     for (size_t i = 0; ends && i < n; i++)
-        if (ends[i].status && !ends[i].told && (first < 0 || ends[i].wall_ns < ends[first].wall_ns))
+        if (counts(&ends[i]) && (first < 0 || ends[i].wall_ns < ends[first].wall_ns))
             first = (int64_t)i;
     if (first >= 0)
         *ret_status = ends[first].status;
     free(ends);
     return first;
+}
+
+int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status)
+{
+    return find_first(dir, n, failed_untold, ret_status);
+}
+
+int64_t tern_logs_first_exit(const char *dir, size_t n, int *ret_status)
+{
+    return find_first(dir, n, exited, ret_status);
 }

@@ -125,19 +125,22 @@ static void read_end(const char *path, char *to, size_t size)
 }
 
 /* srun ends the others when a rank has failed, and gives the highest status: that of its own
- * SIGTERM.  Their logs have the rank. */
+ * SIGTERM.  Their logs have the rank.  Ranks that were asked to stop do so one after the other: the
+ * first says whether it is with a checkpoint. */
 static void find_first(const struct tern_run_attempt *a, struct tern_run_facts *f)
 {
     int status = 0;
 
-    if (f->asked || f->srun_hang || !WIFEXITED(f->status) ||
-        WEXITSTATUS(f->status) != 128 + SIGTERM)
+    if (f->srun_hang || !WIFEXITED(f->status) || WEXITSTATUS(f->status) != 128 + SIGTERM)
         return;
     char *logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
-    const int64_t rank =
-        tern_logs_first_failed(logs, (size_t)(a->place.nodes * a->place.ranks_per_node), &status);
+    const size_t n = (size_t)(a->place.nodes * a->place.ranks_per_node);
+    const int64_t rank = f->asked ? tern_logs_first_exit(logs, n, &status)
+                                  : tern_logs_first_failed(logs, n, &status);
     free(logs);
     if (rank < 0 || !WIFEXITED(status))
+        return;
+    if (f->asked && WEXITSTATUS(status) != TERN_CONTINUED && WEXITSTATUS(status) != TERN_HALTED)
         return;
     f->rank = (int)rank;
     f->status = status;

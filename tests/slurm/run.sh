@@ -58,6 +58,12 @@ is "$(last 'outcome, exit_code' stops)" "cancelled 76" "scancel: the outcome is 
 stopping; on scancel -b -s USR1 "$job"; over
 is "$(grep -c 'got USR1' stops.out)" 2 "a warning signal to the batch job reaches both ranks"
 is "$(last 'outcome, exit_code' stops)" "stopped 76" "a stopped attempt is to be continued"
+# The first that ends ends the other, which is not ready then.
+recipe apart 'ready() { touch ready.$SLURM_PROCID; while :; do sleep 0.1; done; }
+[ $SLURM_PROCID = 0 ] && trap "exit 76" USR1 || trap "sleep 60; exit 76" USR1
+ready'
+rm -f ready.*; job apart -N2; until_true ready; on scancel -b -s USR1 "$job"; over
+is "$(last 'outcome, exit_code' apart)" "stopped 76" "ranks that stop one after the other: the first says that it is with a checkpoint"
 
 # ---- requeue: the same run, the next attempt
 recipe again 'touch ready.$SLURM_PROCID; [ -z "$SLURM_RESTART_COUNT" ] || exit 0; while :; do sleep 0.1; done'

@@ -353,7 +353,7 @@ static void end_rank(const char *dir, const char *rank, int64_t at, int status, 
 
 static void ends(void)
 {
-    enum { EXIT_1 = 1 << 8, EXIT_3 = 3 << 8 };
+    enum { EXIT_1 = 1 << 8, EXIT_3 = 3 << 8, EXIT_76 = 76 << 8, EXIT_143 = 143 << 8 };
     char *dir = tern_fs_join(work, "ends");
     int status = 0;
 
@@ -370,6 +370,16 @@ static void ends(void)
     end_rank(dir, "4", 7, SIGKILL, false);
     ok(tern_logs_first_failed(dir, 5, &status) == 4 && status == SIGKILL,
        "an earlier rank that a signal ended is the first that failed");
+    ok(tern_logs_first_exit(dir, 5, &status) == 3 && status == EXIT_1,
+       "a killed rank is not the first that exited");
+    end_rank(dir, "4", 6, EXIT_143, true);
+    ok(tern_logs_first_exit(dir, 5, &status) == 3,
+       "a shell that tells of a signal is not the first that exited");
+    end_rank(dir, "4", 6, EXIT_76, true);
+    ok(tern_logs_first_exit(dir, 5, &status) == 4 && status == EXIT_76,
+       "the first that exited was told to end, and exited 76");
+    ok(tern_logs_first_failed(dir, 5, &status) == 1,
+       "a rank that exits 76 because it was told to end is not the first that failed");
     ok(tern_logs_ended(dir, 5, &status) && status == SIGTERM,
        "all ranks have ended, also those that were told to");
     ok(tern_logs_left(dir, 6) == -1, "beside ranks that failed, none counts as left");

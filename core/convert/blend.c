@@ -129,8 +129,11 @@ static int run(struct blend *d, const char *out_dir, struct tern_err *err)
         return -1;
     d->x[0].read_back.stop = d->b->out.stop;
     d->pass = tern_convert_blend_pass_new(d->b, d->x, d->n, err);
-    if (!d->pass || begin(d, out_dir, err) < 0)
-        return -1;
+    const int made = d->pass ? begin(d, out_dir, err) : -1;
+    if (made) {
+        d->tokenizer = true; /* or the earlier call said that there is none */
+        return made < 0 ? -1 : 0;
+    }
     if (fill(d, err) < 0)
         return tern_convert_folder_stopped(&d->x[0], d->b->out.stop, err);
     return tern_convert_folder_end(&d->x[0], out_dir, err);

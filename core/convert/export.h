@@ -83,7 +83,9 @@ int tern_convert_write_json(const struct tern_convert_export *x, const char *nam
  * times), the config, the tensors with their types and files, tern's version.  The caller adds its
  * own options. */
 void tern_convert_describe(struct tern_buf *to, const struct tern_convert_export *x);
-/* Make the folder `x->temp`, OUT_DIR.unfinished, beside `out_dir`, which is absent or empty.  Where
+/* Make the folder `x->temp`, OUT_DIR.unfinished, beside `out_dir`, which is absent or empty.  1: an
+ * earlier call with the same description was killed when it had made `out_dir`; nothing is left to
+ * do.  Where
  * an earlier call with the same description, `what`, left whole files of weights there
  * (.safetensors, .pt), they stay; all else that it left goes.  TERN_TEMPFAIL: another process is
  * writing there.  TERN_USAGE: what is there was left by no conversion of this user. */

@@ -256,8 +256,15 @@ static int export_run(struct tern_convert_export *x, const char *out_dir,
                       struct tern_convert_out *out, struct tern_err *err)
 {
     if ((!x->adapter_config && tern_convert_load_config(x, err) < 0) || list(x, err) < 0 ||
-        tern_convert_deal_files(x, err) < 0 || begin(x, out_dir, err) < 0)
+        tern_convert_deal_files(x, err) < 0)
         return -1;
+    const int made = begin(x, out_dir, err);
+    if (made > 0) {
+        out->adapters = tern_convert_is_adapters(x);
+        out->tokenizer = true; /* or the earlier call said that there is none */
+    }
+    if (made)
+        return made < 0 ? -1 : 0;
     if (fill(x, out, err) < 0)
         return tern_convert_folder_stopped(x, x->options->stop, err);
     return tern_convert_folder_end(x, out_dir, err);

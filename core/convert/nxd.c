@@ -28,7 +28,7 @@ struct nxd {
     struct tern_pytorch_write **to;    /* [tensor], NULL where none is open */
     char *piece, *part;                /* [PIECE] each; `part`: columns of `piece` */
     int pipeline_rank;
-    uint64_t bytes;
+    uint64_t bytes, all; /* of tensors: so far; of all ranks */
 };
 
 static const char *const torch_names[] = {
@@ -404,7 +404,7 @@ static int write_pipeline_rank(struct nxd *n, struct tern_err *err)
 }
 
 /* The bytes of all ranks' tensors. */
-static int expect_bytes(const struct nxd *n, struct tern_err *err)
+static int expect_bytes(struct nxd *n, struct tern_err *err)
 {
     struct tern_convert_nxd_tensor *t;
     size_t count;
@@ -413,9 +413,10 @@ static int expect_bytes(const struct nxd *n, struct tern_err *err)
         if (tern_convert_nxd_list(&n->plan, p, &t, &count, err) < 0)
             return -1;
         for (size_t i = 0; i < count; i++)
-            tern_progress_expect(n->o->verify ? 2 * bytes_of(n, &t[i]) : bytes_of(n, &t[i]));
+            n->all += bytes_of(n, &t[i]);
         free(t);
     }
+    tern_progress_expect(n->o->verify ? 2 * n->all : n->all);
     return 0;
 }
 
@@ -487,8 +488,13 @@ static int run(struct nxd *n, const char *path, const char *out_dir, struct tern
     n->to = tern_alloc((size_t)n->plan.tensor, sizeof *n->to, "files", err);
     if (!n->piece || !n->part || !n->runs || !n->to ||
         tern_fs_allow_open((size_t)n->plan.tensor + OTHER_FILES, err) < 0 ||
-        expect_bytes(n, err) < 0 || begin(n, out_dir, err) < 0)
+        expect_bytes(n, err) < 0)
         return -1;
+    const int made = begin(n, out_dir, err);
+    if (made) {
+        n->bytes = n->all;
+        return made < 0 ? -1 : 0;
+    }
     for (; n->pipeline_rank < n->plan.pipeline; n->pipeline_rank++)
         if (write_pipeline_rank(n, err) < 0)
             return tern_convert_folder_stopped(&n->x, n->o->stop, err);

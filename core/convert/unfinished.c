@@ -226,16 +226,39 @@ static int take_over(struct tern_convert_export *x, const char *path, const char
 
 /* ------------------------------------------------------------------ from begin to end */
 
+/* Was a call with this digest killed behind the rename that gave `out_dir` its name?  Then its
+ * job's file is still there, and goes. */
+static bool is_made(const char *out_dir, const char *digest)
+{
+    char *path = tern_fs_join(out_dir, job_name), found[TERN_SHA256_HEX] = "";
+    const int fd = TERN_AGAIN(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    bool same = false;
+
+    if (fd >= 0 && TERN_AGAIN(flock(fd, LOCK_EX | LOCK_NB)) == 0 && is_at(fd, path) &&
+        TERN_AGAIN(pread(fd, found, sizeof found - 1, 0)) > 0)
+        same = strcmp(found, digest) == 0 && TERN_AGAIN(unlink(path)) == 0;
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return same;
+}
+
 int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
                               const struct tern_buf *what, struct tern_err *err)
 {
     uint8_t sum[TERN_SHA256_BYTES];
     char digest[TERN_SHA256_HEX];
 
-    if (tern_buf_check(what, out_dir, err) < 0 || tern_fs_is_free(out_dir, err) < 0)
+    if (tern_buf_check(what, out_dir, err) < 0)
         return -1;
     tern_sha256(what->data, what->len, sum);
     tern_hex(digest, sum, sizeof sum);
+    if (is_made(out_dir, digest)) {
+        tern_info("%s: an earlier call of this command has made it", out_dir);
+        return tern_fs_sync_parent(out_dir, err) < 0 ? -1 : 1;
+    }
+    if (tern_fs_is_free(out_dir, err) < 0)
+        return -1;
     char *above = tern_fs_dirname(out_dir), *dir = tern_strf("%s.unfinished", out_dir);
     char *path = tern_fs_join(dir, job_name);
     int rc = tern_fs_mkdirs(above, 0777, err);

@@ -22,7 +22,7 @@ every() { seq "$1" "$(long && echo 1 || echo "$2")" "$3"; } # FROM STEP TO
 # tensor ranks, some may be written again.
 goes_on() {
     local name=$1 again=$2 call count n kept=0 bad=0 lost=0; shift 2
-    ASAN_OPTIONS=detect_leaks=0 strace -c -f -o calls -e trace=fsync,rename,renameat,renameat2 "$@" -o "reference-$name" 2>err || { ok 1 "$name: made in one go"; cat err; return; }
+    ASAN_OPTIONS=detect_leaks=0 strace -c -f -o calls -e trace=fsync,rename,renameat,renameat2,unlink "$@" -o "reference-$name" 2>err || { ok 1 "$name: made in one go"; cat err; return; }
     for call in $(awk '$NF ~ /^(fsync|rename(at2?)?)$/ {print $NF}' calls); do
         count=$(awk -v c="$call" '$NF == c {print $4}' calls)
         for n in $(every 1 3 "$count"); do
@@ -45,6 +45,11 @@ goes_on() {
     ok $bad "$name: killed at each fsync and rename, the next call makes the same folder"
     [ $kept -gt 0 ]; ok $? "$name: whole files were there ($kept times)"
     [ $lost = 0 ] || [ "$again" = 1 ] && [ $lost -lt $kept ]; ok $? "$name: they were not written again ($lost times some were)"
+    cut_off KILL unlink "$(awk '$NF == "unlink" {print $4}' calls)" "$@" -o "cut-$name"
+    [ -e "cut-$name/.conversion" ]; ok $? "$name: killed when the folder had its name"
+    run "$@" -o "cut-$name"; status 0 "$name: the same command"; err_has 'an earlier call of this command has made it'
+    same_tree "reference-$name" "cut-$name"; ok $? "$name: nothing of that call is left" || head -3 differ
+    rm -rf "cut-$name"*
 }
 goes_on export 0 tern ckpt export $two --max-shard-size 20KB --dtype bf16
 goes_on merge 0 tern ckpt merge adapted/latest --max-shard-size 40KB

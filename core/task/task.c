@@ -307,7 +307,7 @@ static void become(struct task *t, char **argv, pid_t parent)
 
 static int start(struct task *t, char **argv)
 {
-    sigset_t child;
+    sigset_t child, all, before;
     pid_t self = getpid();
 
     sigemptyset(&child);
@@ -317,12 +317,17 @@ static int start(struct task *t, char **argv)
     if (t->signals < 0 || pipes_open(t) < 0)
         return -1;
     setenv("PYTHONUNBUFFERED", "1", 0); /* lines are in the log when they are printed */
+    /* A signal to the process group, which the program gets, must not end this process. */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     t->pid = tern_again_fork();
     if (t->pid == 0)
         become(t, argv, self);
+    if (t->pid > 0)
+        tern_task_signals_ignore();
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (t->pid < 0)
         return -1;
-    tern_task_signals_ignore();
     for (int i = OUT; i <= ERR; i++)
         close(t->child_end[i]);
     return 0;

@@ -34,6 +34,15 @@ is "$(cat out) $rc" "y 141" "when the reader is gone, the program gets SIGPIPE, 
 TERN_RUN_LOGS=$WORK/fulllogs tern task bash -c 'for i in 1 2 3 4; do echo "line $i"; sleep 0.1; done; echo went >went' >/dev/full 2>err
 is "$? $(cat went)" "0 went" "a full disk behind its output: the program goes on"; one_line
 err_has 'No space left on device'; is "$(grep -c 'line [1-4]$' fulllogs/0.log)" 4 "the log has the lines printed before the reader was gone"
+if strace -qq -o /dev/null -e trace=clone true 2>/dev/null; then # the program runs before tern-task has gone on
+    mkfifo never
+    ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e trace=clone,clone3 -e inject=clone,clone3:delay_exit=1000000:when=1+ \
+        tern task -- bash -c 'trap "echo got TERM; exit 76" TERM; echo $PPID $$ >pids; while :; do read -t 0.05 -u 3; done' 3<>never >out 2>err & traced=$!
+    until_true test -s pids; kill -TERM $(cat pids); wait $traced; rc=$?
+    status 76 "a signal to the group, as soon as the program runs, does not end tern-task"; out_has "got TERM"
+else
+    skip "strace may not trace here"
+fi
 tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
 until_true test -s pid; kill -9 $task; wait $task 2>/dev/null
 until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task ends the program, too"

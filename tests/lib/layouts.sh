@@ -15,7 +15,7 @@ constant_lr() { # the number of steps then says nothing about each of them
 }
 
 more() { # RANKS [KEY=VALUE]...: goes on from what lies in checkpoints; prints the losses
-    timeout 300 "$TOOLS/$program" "${RECIPE:-run.yaml}" "$@" 2>err </dev/null || { sed 's/^/# /' err >&2; return 1; }
+    timeout 1800 "$TOOLS/$program" "${RECIPE:-run.yaml}" "$@" 2>err </dev/null || { sed 's/^/# /' err >&2; return 1; }
 }
 train() { rm -rf checkpoints; more "$@" >out; }
 double() { local program=train-ranks-f64; train "$@"; }

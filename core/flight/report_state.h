@@ -58,7 +58,7 @@ enum culprit_kind {
     CULPRIT_ABSENT, /* not by itself: a node peer wrote its dump, so it was killed or hung */
     CULPRIT_CIRCLE,
     CULPRIT_MOMENTS, /* a circle within one communicator: its dumps are of different moments */
-    CULPRIT_LOST,    /* waits for one that has finished it, or does not know for whom */
+    CULPRIT_LOST, /* waits for a rank that has finished the operation, or its record names none */
 };
 
 struct tern_flight_report {

@@ -74,7 +74,8 @@ int64_t tern_logs_left(const char *dir, size_t n);
 /* The first rank that failed before it was told to end, by the nodes' clocks: *ret_status is
  * wait(2)'s.  -1 when there is none, or not all have ended as above. */
 int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status);
-/* The first rank that exited with 1 to 128, which no signal makes, also when it was told to end. */
+/* The first rank that exited with 1 to 128, which no signal makes, also when it was told to end:
+ * *ret_status is wait(2)'s.  -1 as above. */
 int64_t tern_logs_first_exit(const char *dir, size_t n, int *ret_status);
 /* Write the buffered records.  Records that the file system refuses are lost; a record says so when
  * it takes writes again. */

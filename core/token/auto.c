@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_MAX = 16 << 20 };
-
 /* Spaces, line ends, digits, what is composed, and what is rare. */
 static const char *const probes[] = {
     " ",   "  ",           " a",   "a  b",     "\n",        "a\n b",        "a\n\nb",
@@ -116,7 +114,8 @@ static const struct kind {
 static json_t *load(const char *folder, const char *name)
 {
     char *path = tern_fs_join(folder, name);
-    json_t *j = tern_fs_exists(path) ? tern_json_python_load(path, CONFIG_MAX, NULL) : NULL;
+    json_t *j =
+        tern_fs_exists(path) ? tern_json_python_load(path, TERN_TOKEN_CONFIG_MAX, NULL) : NULL;
 
     free(path);
     return j;

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CONFIG_MAX = 16 << 20 }; /* chat templates and thousands of added tokens stay below 1 MiB */
-
 static bool holds(const char *folder, const char *name)
 {
     char *file = tern_fs_join(folder, name);
@@ -132,7 +130,7 @@ static int read_config(struct specials *s, const char *folder, const char *name,
 
     if (!tern_fs_exists(path))
         goto out;
-    j = tern_json_python_load(path, CONFIG_MAX, err);
+    j = tern_json_python_load(path, TERN_TOKEN_CONFIG_MAX, err);
     if (!j)
         rc = -1;
     else if (!json_is_object(j))

@@ -93,6 +93,9 @@ struct tern_normal {
     const char *from, *to;
 };
 enum { TERN_NORMALS_MAX = 8 };
+/* Bytes of a configuration beside a tokenizer: with chat templates and thousands of added tokens
+ * they stay below 1 MiB. */
+enum { TERN_TOKEN_CONFIG_MAX = 16 << 20 };
 
 /* How tokenizer.json's Metaspace puts a space before a text that does not begin with one. */
 enum tern_metaspace {

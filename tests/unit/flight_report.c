@@ -59,7 +59,7 @@ static void dump_of(int rank, int waits_for, int writer, uint32_t mark)
 
 /* The ranks wait as `waits_for` says; ABSENT ones have no dump, KILLED ones have one of rank 0.  In
  * `comms` each waits in a communicator of its own. */
-enum { NOBODY = -1, ABSENT = -2, KILLED = -3 };
+enum { NO_RANK = -1, ABSENT = -2, KILLED = -3 };
 
 static void verdict_in(bool comms, const int waits_for[RANKS], const char *expect)
 {
@@ -71,7 +71,7 @@ static void verdict_in(bool comms, const int waits_for[RANKS], const char *expec
         unlink(path);
         free(path);
         if (waits_for[r] != ABSENT)
-            dump_of(r, waits_for[r] == KILLED ? NOBODY : waits_for[r],
+            dump_of(r, waits_for[r] == KILLED ? NO_RANK : waits_for[r],
                     waits_for[r] == KILLED ? 0 : r, comms ? 77 + (uint32_t)r : 77);
     }
     struct tern_flight_report *a = tern_flight_report_read(dir, &err);
@@ -102,10 +102,10 @@ int main(void)
             "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
             "died or was cut off (rank 3 waits for 0, which waits for 1, which waits for 2)");
     /* Those that were told of the failure between two waits wait for rank 2 all the same. */
-    verdict((int[]){NOBODY, 2, ABSENT, NOBODY},
+    verdict((int[]){NO_RANK, 2, ABSENT, NO_RANK},
             "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
             "died or was cut off");
-    verdict((int[]){NOBODY, 0, 0, 0},
+    verdict((int[]){NO_RANK, 0, 0, 0},
             "3 ranks wait, directly or through others, for rank 0 (node), which was in an "
             "operation and waited for no rank");
     verdict_in(true, (int[]){1, 0, 0, 0},

@@ -315,15 +315,17 @@ $(O)/tests/serial_blas.so: tests/lib/serial_blas.c
 $(filter-out %/serial_blas.so,$(PLUGINS_TEST)): $(O)/tests/%.so: tests/slurm/%.c
 $(PLUGINS_TEST): $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
 
 # A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.  It is written
 # to what providers are from libfabric 1.15 on.
 PROVIDER_TEST := $(if $(call pkg,--exists 'libfabric >= 1.15' && echo yes),$(O)/tests/provider/libternsrd-fi.so)
+LIBFABRIC_AT := $(filter -L%,$(call pkg,--libs libfabric))
+LIBFABRIC_AT += $(LIBFABRIC_AT:-L%=-Wl$(comma)-rpath$(comma)%)
 $(O)/tests/provider/libternsrd-fi.so: $(wildcard tests/provider/*.[ch]) $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) $(SANFLAGS) -fvisibility=hidden \
-		-shared -fPIC -o $@.new $(filter %.c,$^) -lfabric && mv -f $@.new $@
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(PKGS_CFLAGS) -fvisibility=hidden \
+		-shared -fPIC -o $@.new $(filter %.c,$^) $(LDFLAGS) $(LIBFABRIC_AT) -lfabric && mv -f $@.new $@
 
 # A file that was moved or removed leaves notes of what it depended on: they go before they are read.
 MOVED := $(foreach d,$(shell find $(O)/core $(O)/cmd $(O)/f64 -name '*.d' 2>/dev/null),$(if $(wildcard $(patsubst f64/%,%,$(d:$(O)/%.d=%.c))),,$(d)))

@@ -60,6 +60,20 @@ err_has "Missing: "; err_has "jansson (jansson)"
 by_make CC=no-such-compiler all
 [ "$rc" != 0 ]; ok $? "no compiler"; err_has "a C compiler (no-such-compiler)"
 
+# ---- a libfabric in a folder of its own, as EFA's installer leaves it
+mkdir -p efa/pkgconfig
+printf 'Name: libfabric\nDescription: fabric\nVersion: 1.22.0\nCflags: -I%s/efa/include\nLibs: -L%s/efa/lib -lfabric\n' "$WORK" "$WORK" >efa/pkgconfig/libfabric.pc
+for made in core/wire/ofi/ofi.o tests/provider/libternsrd-fi.so; do
+    PKG_CONFIG_PATH=$WORK/efa/pkgconfig CPPFLAGS=-DFROM_CPPFLAGS LDFLAGS=-Lfrom-ldflags by_make -n "$WORK/o/$made"
+    out_has "-isystem $WORK/efa/include" "$made is compiled with the headers of the libfabric that pkg-config names"
+    out_has "-DFROM_CPPFLAGS" "$made is compiled with CPPFLAGS from the environment"
+done
+out_has "-L$WORK/efa/lib -Wl,-rpath,$WORK/efa/lib -lfabric" "a program of tests is linked with that libfabric, and finds it when it runs"
+out_has "-Lfrom-ldflags" "a program of tests is linked with LDFLAGS from the environment"
+by_make -n CPPFLAGS= BLAS_DIR= "$WORK/o/bin/tern"
+out_has "-o $WORK/o/bin/tern" "make -n prints how tern is linked"
+! grep -qE -- '-rpath,?( |$)' out; ok $? "without a folder of OpenBLAS there is no empty search path" || grep -oE '.{30}-rpath.{20}' out
+
 # ---- what is up to date is not made again, however many jobs make was given
 by_make -j3 "$WORK/o/core/base/crc.o"; status 0 "an object" || cat err
 [ -s o/flags ]; ok $? "the flags it was made with are noted"

@@ -25,7 +25,7 @@ goes_on() {
     ASAN_OPTIONS=detect_leaks=0 strace -c -f -o calls -e trace=fsync,rename,renameat,renameat2,unlink "$@" -o "reference-$name" 2>err || { ok 1 "$name: made in one go"; cat err; return; }
     for call in $(awk '$NF ~ /^(fsync|rename(at2?)?)$/ {print $NF}' calls); do
         count=$(awk -v c="$call" '$NF == c {print $4}' calls)
-        for n in $(every 1 3 "$count"); do
+        for n in $(every 1 $((again ? 3 : 7)) "$count"); do
             cut_off KILL $call "$n" "$@" -o "cut-$name"
             [ "$rc" = 137 ] || { echo "# $call $n of $count: status $rc"; bad=$((bad + 1)); }
             if [ -e "cut-$name" ]; then # the last rename
@@ -54,10 +54,10 @@ goes_on() {
 goes_on export 0 tern ckpt export $two --max-shard-size 20KB --dtype bf16
 goes_on merge 0 tern ckpt merge adapted/latest --max-shard-size 40KB
 goes_on blend 0 tern ckpt blend hf $two -m ties --base hf --density 0.5 --max-shard-size 40KB
-goes_on dare 0 tern ckpt blend hf $two -m dare_ties --base hf --density 0.5 --seed 3 --max-shard-size 40KB
+long && goes_on dare 0 tern ckpt blend hf $two -m dare_ties --base hf --density 0.5 --seed 3 --max-shard-size 40KB
 goes_on nxd 1 tern ckpt export hf --to nxd --tensor 2 --pipeline 2
 goes_on xser 1 tern ckpt export hf --to nxd --tensor 2 --xser --markers
-goes_on back 0 tern ckpt export reference-nxd --from nxd --config hf --max-shard-size 40KB
+long && goes_on back 0 tern ckpt export reference-nxd --from nxd --config hf --max-shard-size 40KB
 
 # Ctrl-C.
 export_hf() { cut_off INT fsync "$1" tern ckpt export $two --max-shard-size 20KB -o stopped "${@:2}"; }
@@ -92,9 +92,9 @@ cut_off KILL fsync 8 tern ckpt merge peft --base hf --max-shard-size 40KB -o sto
 anew "a merge by another alpha" tern ckpt merge peft --base hf --max-shard-size 40KB
 ties() { cut_off KILL fsync 8 tern ckpt blend hf $two -m ties --base hf --density 0.5 --max-shard-size 40KB -o stopped; }
 ties; anew "another density" tern ckpt blend hf $two -m ties --base hf --density 0.6 --max-shard-size 40KB
-ties; anew "another method" tern ckpt blend hf $two -m dare_ties --base hf --density 0.5 --max-shard-size 40KB
-ties; anew "another weight" tern ckpt blend hf $two -w 1,2 -m ties --base hf --density 0.5 --max-shard-size 40KB
-ties; anew "another order" tern ckpt blend $two hf -m ties --base hf --density 0.5 --max-shard-size 40KB
+long && ties && anew "another method" tern ckpt blend hf $two -m dare_ties --base hf --density 0.5 --max-shard-size 40KB
+long && ties && anew "another weight" tern ckpt blend hf $two -w 1,2 -m ties --base hf --density 0.5 --max-shard-size 40KB
+long && ties && anew "another order" tern ckpt blend $two hf -m ties --base hf --density 0.5 --max-shard-size 40KB
 
 # Files of it that are not whole any more, or were never its own.
 export_hf 8; first=$(whole_files stopped.unfinished | awk 'NR == 1 {print $1}'); truncate -s -1 "stopped.unfinished/$first"

@@ -2,6 +2,7 @@
 # make figures in miniature: a base model, four continued runs of a few steps, three pictures, the
 # spread over two seeds, and a page.
 . "$(dirname "$0")/../lib/tap.sh"
+long || skip_all "the long list alone makes the figures in miniature"
 [ -n "$DATA" ] || skip_all "no ../shared/data, the texts"
 unset TERN_LEDGER COLUMNS
 runs="cpt0-s1 cpt0-s2 cpt1-s1 cpt1-s2"

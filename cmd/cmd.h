@@ -2,7 +2,7 @@
  *
  * Adding a program `tern x`:
  *   1. cmd/x/main.c: a `struct tern_cmd` (core/base/opt.h) and `return tern_cmd_main(&cmd, ...)`;
- *   2. its line in the list of cmd/tern/main.c, and its files in core/base/opt_man.c;
+ *   2. its line in the list of cmd/tern/main.c, and its files in core/base/opt_files.c;
  *   3. a test in tests/cli.
  * The Makefile finds the folder; the man page comes from the table.
  */

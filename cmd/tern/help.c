@@ -1,5 +1,6 @@
 #include "cmd/tern/help.h"
 
+#include "core/base/opt.h"
 #include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
@@ -162,6 +163,7 @@ void topic_print(FILE *to, const struct topic *t, int columns)
     if (columns == 0)
         tern_page_heading(&page, "DESCRIPTION");
     tern_page_text(&page, t->text);
+    tern_opt_topic_files(&page, t->name);
     if (columns == 0) {
         tern_page_heading(&page, "SEE ALSO");
         fputs(".BR tern (1)\n", to);

@@ -123,7 +123,9 @@ const char topic_faults[] =
     "@variables TERN_DEADLINE\n"
     "@variables TERN_RESTARTS\n"
     "\n"
-    "# WHERE TO LOOK\n"
+    "# EXAMPLES\n"
+    "Where to look:\n"
+    "\n"
     "    tern ledger show RUN                # attempts with their causes, events\n"
     "    tern ledger watch RUN               # the same on the whole screen, live\n"
     "    tern logs RUN --attempt all         # output of every rank\n"
@@ -175,7 +177,11 @@ const char topic_install[] =
     "Lmod :: `make install` writes PREFIX/share/tern/modulefiles.\n"
     "OpenBLAS :: The trainer looks for OpenBLAS when it starts. TERN_BLAS names another one.\n"
     "\n"
-    "# AFTERWARDS\n"
+    "# EXAMPLES\n"
+    "    make install PREFIX=/opt/tern SLURM_PREFIX=/opt/slurm\n"
+    "\n"
+    "And then:\n"
+    "\n"
     "    tern cluster doctor --ledger /fsx/ledger   # findings on every idle node\n"
     "    tern cluster smoke here --dir /fsx         # two training steps on each\n"
     "    salloc -N4 tern health deep --job          # links, memory, devices, mounts\n";
@@ -233,7 +239,14 @@ const char topic_layout[] =
     "\n"
     "Prices are EC2's on demand in us-east-1 (trn2: us-east-2), of the month that is printed.\n"
     "Spot instances, capacity blocks, storage, traffic and HyperPod's instances have no price\n"
-    "here, and are named.\n";
+    "here, and are named.\n"
+    "\n"
+    "# EXAMPLES\n"
+    "    tern cluster check cluster.yaml --vars outputs.json\n"
+    "    tern cluster render cluster.yaml --to slurm      # slurm.conf and others\n"
+    "    tern cluster up cluster.yaml --name test\n"
+    "    tern cluster exec test -- sinfo\n"
+    "    tern cluster down test\n";
 
 const char topic_checks[] =
     "`tern health` checks a node (quick, 5 s), its memory and arithmetic (spot, 30 s), the\n"
@@ -288,8 +301,20 @@ const char topic_checks[] =
     "# SETTINGS\n"
     "Set `health.skip`, `health.mounts` and `health.expect` in tern.yaml: see `tern help\n"
     "site`.\n"
-    "@variables TERN_HEALTH\n";
+    "@variables TERN_HEALTH\n"
+    "\n"
+    "# EXAMPLES\n"
+    "    tern health                               # this node, quick\n"
+    "    tern health --list                        # checks, stages, limits\n"
+    "    salloc -N4 tern health deep --job         # nodes and the links between\n"
+    "    tern cluster doctor --ledger /fsx/ledger  # the installation\n"
+    "    tern cluster check cluster.yaml --json    # a layout\n";
 
 const char topic_environment[] = "An empty variable counts as unset. The default is in brackets.\n"
                                  "\n"
-                                 "@variables TERN_\n";
+                                 "@variables TERN_\n"
+                                 "\n"
+                                 "# EXAMPLES\n"
+                                 "    export TERN_LEDGER=/fsx/ledger\n"
+                                 "    TERN_LOG_LEVEL=debug tern run run.yaml\n"
+                                 "    env | grep ^TERN_      # those that are set\n";

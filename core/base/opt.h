@@ -81,6 +81,9 @@ void tern_opt_man(FILE *to, const struct tern_cmd *cmd, const char *full_name);
 /* What stands near the end of every page: the files of `program` ("run"; "tern": all of them) and
  * the exit status. */
 void tern_opt_man_end(FILE *to, const char *program);
+struct tern_page;
+/* The section FILES of a topic of help ("recipe"); nothing where its text has its own. */
+void tern_opt_topic_files(struct tern_page *page, const char *topic);
 /* Words for shell completion, one a line: "<full name>\t--option" or "<full name>\tverb". */
 void tern_opt_words(FILE *to, const struct tern_cmd *cmd, const char *full_name);
 

@@ -9,38 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Files that programs read or write.  `programs` has blanks around each name; "": all of them. */
-static const struct {
-    const char *path, *programs, *what;
-} files[] = {
-    {"/etc/tern/tern.yaml", "", "Site settings: tern.yaml, see tern-site(5)."},
-    {"run.yaml", " data submit run eval train env cluster ledger ckpt ",
-     "A recipe: see tern-recipe(5)."},
-    {"cluster.yaml, cluster.tern.yaml", " cluster run train ",
-     "A ParallelCluster layout, and beside it what tern alone needs."},
-    {"NAME.tds", " data train eval run ", "A token set: see tern-token-set(5)."},
-    {"checkpoint.dir/step-NNNNNNNN/", " ckpt train eval generate run ",
-     "A checkpoint: see tern-checkpoint(5)."},
-    {"LEDGER/ledger.db", " ledger metric run submit logs eval ",
-     "The catalogue of runs: see tern-ledger-files(5) and tern-ledger-schema(5)."},
-    {"LEDGER/runs/RUN/run.db, spool/", " ledger metric run train task eval ",
-     "What one run recorded: see tern-ledger-files(5)."},
-    {"LEDGER/runs/RUN/logs/ATTEMPT/RANK.log", " logs run task inside ",
-     "What a rank printed: see tern-log-files(5)."},
-    {"LEDGER/runs/RUN/logs/ATTEMPT/fabric-rank-N.tfr", " fabric run train logs ",
-     "What a rank called last: see tern-flight-dump(5)."},
-    {"DIR/.tern-fetch/", " fetch ", "Files that are not whole yet."},
-    {"$XDG_CACHE_HOME/tern/blocks/", " data train eval ",
-     "Blocks of objects that were read from s3:// and https:// (TERN_CACHE)."},
-    {"$XDG_STATE_HOME/tern/cluster/NAME/", " cluster ", "The state of a virtual cluster."},
-    {"/etc/slurm/tern-nodes.conf, tern-nodes.conf.N", " cluster ",
-     "The nodes that `tern cluster apply` put into Slurm, and earlier ones."},
-    {"/etc/slurm/plugstack.conf.d/tern.conf", " submit cluster health env ",
-     "The line that has Slurm load the plugin."},
-    {"PREFIX/lib/tern/tern_fabric_mpi.so", " fabric bench link train eval ",
-     "The plugin for MPI (TERN_FABRIC=mpi)."},
-};
-
 static void man_options(struct tern_page *page, const struct tern_cmd *cmd)
 {
     char left[128];
@@ -135,23 +103,11 @@ static int man_examples(struct tern_page *page, const struct tern_cmd *cmd)
     return n;
 }
 
-static void man_files(struct tern_page *page, const char *program)
-{
-    char *name = tern_strf(" %s ", program);
-
-    tern_page_heading(page, "FILES");
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (!*files[i].programs || strstr(files[i].programs, name) || strcmp(program, "tern") == 0)
-            tern_page_item(page, files[i].path, files[i].what);
-    }
-    free(name);
-}
-
 void tern_opt_man_end(FILE *to, const char *program)
 {
     struct tern_page page = {.to = to};
 
-    man_files(&page, program);
+    tern_opt_program_files(&page, program);
     tern_page_text(&page, "# EXIT STATUS\n"
                           "0 :: Done.\n"
                           "1 :: Failed; another try will not help.\n"

@@ -11,4 +11,8 @@ void tern_opt_left(char *to, size_t n, const struct tern_opt *o);
 /* The help with default and environment variable; malloc'ed. */
 char *tern_opt_help_text(const struct tern_opt *o);
 
+struct tern_page;
+/* The section FILES of a program's page ("run"; "tern": all of them). */
+void tern_opt_program_files(struct tern_page *page, const char *program);
+
 #endif

@@ -147,12 +147,19 @@ for path in "$man"/man[1357]/*; do
     title=${page%.*}
     head -n 1 "$path" | grep -q "^\.TH ${title^^} ${page##*.} $date " || lacks="$lacks date"
     sections='NAME DESCRIPTION'
-    case $page in *.1) sections="$sections SYNOPSIS OPTIONS EXAMPLES FILES" ;; esac
+    case $page in *.1 | *.5 | *.7) sections="$sections EXAMPLES FILES" ;; esac
+    case $page in *.1) sections="$sections SYNOPSIS OPTIONS" ;; esac
     for section in $sections; do
         # A heading with a line of text below it.
         grep -A 1 "^\.SH $section\$" "$path" | tail -n 1 | grep -q . || lacks="$lacks $section"
     done
-    [ -z "$lacks" ]; ok $? "man page $page is whole" || echo "# lacks:$lacks"
+    # Examples can be typed, each file has a term of its own.
+    case $page in *.5 | *.7)
+        for section in EXAMPLES:.nf FILES:.TP; do
+            sed -n "/^\.SH ${section%:*}\$/,/^\.SH/p" "$path" | grep -qxF -- "${section#*:}" || lacks="$lacks ${section%:*}(${section#*:})"
+        done ;;
+    esac
+    [ -z "$lacks" ]; ok $? "man page $page has the date and every section that pages like it have" || echo "# lacks:$lacks"
 done
 if command -v groff >/dev/null; then
     for path in "$man"/man[1357]/*; do groff -man -ww -Tutf8 -z "$path" 2>&1; done >complaints

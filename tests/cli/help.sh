@@ -99,7 +99,7 @@ fi
 if [ -e "$ROOT/HACKING.md" ]; then
     for room in "$ROOT"/core/*/; do grep -qE "^\| .*\`$(basename "$room")\`" "$ROOT/HACKING.md" || basename "$room"; done >missing
     [ ! -s missing ]; ok $? "HACKING's tour has each room of core/" || sed 's/^/# /' missing
-    for path in $(grep -hoE '\`?(core|cmd|tests|plugins|cluster-templates)/[A-Za-z0-9_./*-]+' "$ROOT/HACKING.md" "$ROOT/README.md" | tr -d '\`' | sed 's/[.,:]*$//' | sort -u); do
+    for path in $(grep -hoE '`?(core|cmd|tests|plugins|cluster-templates)/[A-Za-z0-9_./*-]+' "$ROOT/HACKING.md" "$ROOT/README.md" | tr -d '\`' | sed 's/[.,:]*$//' | grep -v NAME | sort -u); do
         # shellcheck disable=SC2086
         ls -d "$ROOT"/$path >/dev/null 2>&1 || echo "$path"
     done >missing

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Another program reads tern's files by the pages tern-ledger-files(5) and tern-token-set(5) alone.
+. "$(dirname "$0")/../lib/tap.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
+unset COLUMNS
+by_page() { run python3 "$ROOT/tests/tools/formats.py" "$@"; }
+for topic in ledger-files token-set; do COLUMNS=80 tern help $topic >$topic; done
+
+# ---- spools, and what lies behind the pages of SQLite
+id=$(WRITER_SPEED=1 WRITER_EVENT=broken WRITER_HEALTH=slow "$TOOLS/ledger-writer" l new 1 0 1 300 done); id=${id%%[!0-9A-Z]*}
+by_page spool ledger-files l/runs/"$id"/spool/1/*.spool; status 0 "every byte of a spool is as its page says"
+is "$(cut -d ' ' -f 1 out | sort -u | tr '\n' ' ')" "begin checkpoint end eval event head health param run step " "the spools hold every type of record that the page has"
+mv out records
+field() { sed -n "s/^$1 //p" records | jq -r "select($2) | $3" | head -n 1; }
+tern ledger fold -l l
+ask() { sqlite3 "l/runs/$id/run.db" "$1"; }
+is "$(field head true .run_id)" "$id" "a head's run_id, read by the page, is the run's"
+is "$(field begin true '"\(.pid) \(.world) \(.kind) \(.resumed_step)"')" "$(ask "select pid || ' ' || world || ' ' || kind || ' ' || resumed_step from attempt")" "a begin, read by the page, is the attempt's row"
+is "$(field end true '"\(.outcome) \(.exit_code)"')" "$(ask "select outcome || ' ' || exit_code from attempt")" "an end, read by the page, is the attempt's outcome"
+same() { # GOT WANTED NAME: the same number, which jq and sqlite3 print to 15 digits or more
+    awk -v a="$1" -v b="$2" 'BEGIN {d = a - b; exit !(a != "" && d * d <= 1e-26 * b * b)}'; ok $? "$3" || echo "# got '$1', wanted '$2'"
+}
+same "$(field step '.step == 7' '.values[] | select(.[0] == "loss") | .[1]')" "$(ask "select printf('%.17g', value) from step where name = 'loss' and step = 7")" "a step's loss, read by the page, is the row's"
+same "$(field eval '.step == 100' .nll)" "$(ask "select printf('%.17g', nll) from eval where step = 100")" "an evaluation, read by the page, is the row's"
+is "$(field checkpoint '.step == 100' '"\(.path) \(.bytes) \(.state)"')" "$(ask "select path || ' ' || bytes || ' ' || state from checkpoint where step = 100")" "a checkpoint, read by the page, is the row's"
+is "$(field health true '"\(.check_id) \(.verdict) \(.text)"')" "$(ask "select check_id || ' ' || verdict || ' ' || text from health")" "a finding, read by the page, is the row's"
+by_page parts ledger-files "l/runs/$id/run.db"; status 0 "parts of curves, their index and their foot are as the page says"
+by_page seal l/ledger.db; status 0 "the seal of ledger.db is as the page says"
+
+# ---- checkpoints of another trainer
+cat >train.sh <<'S'
+for s in 10 20 30; do mkdir -p ck/step_$s/model; echo "weights $s" >ck/step_$s/model/r0.pt; ln -s model/r0.pt ck/step_$s/newest; echo 1 >ck/step_$s/done; done
+S
+cat >ck.yaml <<'Y'
+version: 1
+name: ck
+ledger: {dir: ledger}
+launch: {health: off}
+workload: {command: [bash, train.sh], progress: {glob: ck/step_*, marker: done}}
+checkpoint: {keep: 2, mirror: mirror}
+Y
+mkdir -p ck/step_5; echo 1 >ck/step_5/done
+run tern run ck.yaml; status 0
+run_dir=$(echo ledger/runs/*)
+by_page external ck "$run_dir"/external/step_*.json; status 0 "records of external checkpoints are as the page says"
+is "$(cut -d ' ' -f 1 out | sort | uniq -c | tr -s ' \n' ' ')" " 1 deleted 2 verified " "the states of two that stay and one that was pruned"
+page_of() { awk '/^CHECKPOINTS OF OTHER TRAINERS/ {on = 1} /^EXAMPLES/ {on = 0} on' ledger-files; }
+for key in $(cut -d ' ' -f 2- out | tr ' ' '\n' | sort -u); do
+    page_of | grep -qE "^  ([a-z]+, )*$key(,| |\$)" || echo "$key"
+done >missing
+[ ! -s missing ]; ok $? "each key of such a record is on the page" || sed 's/^/# /' missing
+is "$(jq -c '[.[] | keys[], (.path | sub(".*/"; ""))]' "$run_dir/external/before.json")" '["path","written","step_5"]' "before.json names what was there before the run, with the keys of the page"
+page_of | grep -q '^before.json .*'; ok $? "before.json is on the page"
+for key in $(jq -r 'keys[]' "$run_dir/keep.json"); do page_of | grep -qw "$key" || echo "$key"; done >missing
+[ -s "$run_dir/keep.json" ] && [ ! -s missing ]; ok $? "each key of keep.json is on the page" || sed 's/^/# /' missing
+
+# ---- parts of a token set, of a build that has failed
+for k in $(seq 400); do printf '{"text": "%s"}\n' "$(seq -s ' ' $k)"; done >text.jsonl
+{ cat text.jsonl; echo '{'; } >bad.jsonl
+run tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" --threads 1 --resume --share-size 50K -o x.tds text.jsonl bad.jsonl
+status 2 "a build in parts fails on a bad line"
+by_page shares token-set x.tds.parts; status 0 "the page has the name of each file in a folder of parts, and each key of its plan"
+has out "0001-P.tds 0002-P.tds" "the folder holds parts by the names that the page has"
+is "$(sed -n 2p x.tds.parts/failed | grep -cE '^2 [^ ]+$')" 1 "failed: the exit status and the step stand behind its first line"
+tap_done

@@ -7,11 +7,13 @@
  *     | pages | parts of a metric in one attempt   | ... | index             | foot |
  *     +-------+------------------------------------+-----+-------------------+------+
  *
- *     part   72 bytes: from, to, first_step, last_step, first, last, low, high (8 each), finite
- * (4), 0 index  32 bytes each: metric_id (8), attempt (4), CRC-32C of its parts (4), offset (8),
- * number (8) foot   40 bytes: "ternpart", version (4), entries of the index (4), its offset (8),
- * its CRC-32C (4), bytes 24 to 31 of the file (SQLite's counters of changes and pages), CRC-32C of
- *            the foot so far (4)
+ *     part   72 bytes: from, to, first_step, last_step, first, last, low, high (8 each),
+ *            finite (4), 0 (4)
+ *     index  32 bytes each: metric_id (8), attempt (4), CRC-32C of its parts (4), offset (8),
+ *            number (8)
+ *     foot   40 bytes: "ternpart", version (4), entries of the index (4), its offset (8), its
+ *            CRC-32C (4), bytes 24 to 31 of the file (SQLite's counters of changes and pages),
+ *            CRC-32C of the foot so far (4)
  *
  * All numbers are little-endian.  Parts never overlap: part i has the points [128 i, 128 i + 128)
  * of its metric and attempt in order of step, superseded ones, too.  Only whole ones are kept; a

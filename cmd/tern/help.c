@@ -24,6 +24,8 @@ static const struct topic topics[] = {
      topic_launch, 7},
     {"workload", NULL, NULL, "trainers other than tern's: launch, values, checkpoints",
      topic_workload, 7},
+    {"figures", NULL, NULL, "curves of continued pretraining: domain, forgetting, cost",
+     topic_figures, 7},
     {"c-api", "libtern-ledger", NULL, "libtern-ledger: log from C, Fortran or Python", topic_c_api,
      7},
     {"env", NULL, NULL, "profiles of environment variables, and precedence", topic_env, 7},

@@ -51,7 +51,7 @@ void data_folder_close(struct data_folder *f)
     f->quit = true;
     pthread_cond_signal(&f->wake);
     pthread_mutex_unlock(&f->lock);
-    if (f->beating)
+    if (f->heartbeats)
         pthread_join(f->thread, NULL);
     pthread_cond_destroy(&f->wake);
     pthread_mutex_destroy(&f->lock);
@@ -75,14 +75,20 @@ char *data_folder_part(const struct data_folder *f, uint64_t k)
     return tern_strf("%s/%04" PRIu64 "-%s.tds", f->path, k + 1, f->plan);
 }
 
-char *data_folder_claim_of(const struct data_folder *f, uint64_t k)
+char *data_folder_lease_of(const struct data_folder *f, uint64_t k)
 {
-    return tern_strf("%04" PRIu64 "-%s.claim", k + 1, f->plan);
+    return tern_strf("%04" PRIu64 "-%s.lease", k + 1, f->plan);
 }
 
 /* ---- names ---- */
 
-/* "0007-PLAN.tds", and .claim; "0007.tds" is of an older tern. */
+/* Leases are *.claim in folders of tern before 0.4: read until 0.5. */
+static bool is_lease(const char *end)
+{
+    return strcmp(end, ".lease") == 0 || strcmp(end, ".claim") == 0;
+}
+
+/* "0007-PLAN.tds", and its lease; "0007.tds" is of an older tern. */
 static bool is_share(const char *name)
 {
     const size_t digits = strspn(name, "0123456789");
@@ -90,16 +96,19 @@ static bool is_share(const char *name)
 
     if (*at == '-')
         at += 1 + strspn(at + 1, "0123456789abcdef");
-    return digits && (strcmp(at, ".tds") == 0 || strcmp(at, ".claim") == 0);
+    return digits && (strcmp(at, ".tds") == 0 || is_lease(at));
 }
 
 /* Is `name` one of tern's, of this folder?  NFS calls a file that was removed while it was open
  * ".nfs...". */
 static bool is_known(const char *name)
 {
+    const char *end = strrchr(name, '.');
+
     return strcmp(name, "plan.json") == 0 || strcmp(name, "failed") == 0 ||
-           strcmp(name, "done") == 0 || strcmp(name, "discard.claim") == 0 ||
-           (tern_str_starts(name, "merge") && tern_str_ends(name, ".claim")) ||
+           strcmp(name, "done") == 0 ||
+           ((tern_str_starts(name, "discard") || tern_str_starts(name, "merge")) && end &&
+            is_lease(end)) ||
            tern_str_starts(name, "task-") || tern_str_starts(name, ".tern-") ||
            tern_str_starts(name, ".nfs") || strstr(name, ".tmp-") || is_share(name);
 }
@@ -306,7 +315,7 @@ static const char *difference(const char *a, const char *b)
     return what;
 }
 
-/* Parts, claims and unfinished files of plans that are not this process's. */
+/* Parts, leases and unfinished files of plans that are not this process's. */
 static void remove_other(int dir, const char *name, void *arg)
 {
     const struct data_folder *f = arg;
@@ -344,11 +353,11 @@ static int replace_plan(const struct data_folder *f, const char *failed, struct 
 static enum data_join discard(struct data_folder *f, const char *there, const char *failed,
                               struct tern_err *err)
 {
-    const enum data_claim claim = data_folder_claim(f, "discard.claim", err);
+    const enum data_lease lease = data_folder_acquire(f, "discard.lease", err);
     enum data_join join = DATA_JOIN_LATER;
 
-    if (claim != DATA_CLAIM_OURS)
-        return claim == DATA_CLAIM_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
+    if (lease != DATA_LEASE_OURS)
+        return lease == DATA_LEASE_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
     if (is_plan(f, there) && replace_plan(f, failed, err) < 0) /* else another was faster */
         join = DATA_JOIN_FAILED;
     data_folder_release(f);
@@ -404,12 +413,12 @@ static enum data_join join_done(struct data_folder *f, const char *done, struct 
         return DATA_JOIN_DONE;
     }
     snprintf(plan, sizeof plan, "%.*s", (int)strcspn(done, " "), done);
-    char *name = data_folder_merge_claim(plan);
-    const enum data_claim claim = data_folder_claim(f, name, err);
+    char *name = data_folder_merge_lease(plan);
+    const enum data_lease lease = data_folder_acquire(f, name, err);
     free(name);
-    if (claim == DATA_CLAIM_OURS)
+    if (lease == DATA_LEASE_OURS)
         data_folder_remove_all(f);
-    return claim == DATA_CLAIM_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
+    return lease == DATA_LEASE_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
 }
 
 /* The text of "done", malloc'ed; NULL: the folder is alive. */
@@ -478,7 +487,7 @@ static void remove_dead(int dir, const char *name, void *arg)
         TERN_AGAIN(unlinkat(dir, name, 0));
 }
 
-/* What came while the rest was removed: files of late tasks, claims. */
+/* What came while the rest was removed: files of late tasks, leases. */
 static void remove_late(int dir, const char *name, void *arg)
 {
     (void)arg;

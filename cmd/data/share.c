@@ -235,7 +235,7 @@ static int build_share(struct sharing *s, uint64_t k, struct tern_err *err)
 
 enum work { DONE, SOME, NONE, ENDED, FAILED };
 
-/* Build a share of which this process has the claim. */
+/* Build a share of which this process has the lease. */
 static enum work work_on(struct sharing *s, uint64_t k, struct tern_err *err)
 {
     const int rc = is_built(s, k) ? 0 : build_share(s, k, err);
@@ -259,13 +259,13 @@ static enum work work_once(struct sharing *s, struct tern_err *err)
         if (is_built(s, k))
             continue;
         left++;
-        char *name = data_folder_claim_of(&s->folder, k);
-        const enum data_claim claim = data_folder_claim(&s->folder, name, err);
+        char *name = data_folder_lease_of(&s->folder, k);
+        const enum data_lease lease = data_folder_acquire(&s->folder, name, err);
         free(name);
-        if (claim == DATA_CLAIM_OURS)
+        if (lease == DATA_LEASE_OURS)
             return work_on(s, k, err);
-        if (claim != DATA_CLAIM_OTHERS)
-            return claim == DATA_CLAIM_GONE ? ENDED : FAILED;
+        if (lease != DATA_LEASE_OTHERS)
+            return lease == DATA_LEASE_GONE ? ENDED : FAILED;
     }
     return left ? NONE : DONE;
 }
@@ -306,7 +306,7 @@ static int merge_parts(struct sharing *s, struct data_sums *ret_sums, struct ter
     return rc;
 }
 
-/* Of a process that has the claim to merge. */
+/* Of a process that has the lease to merge. */
 static enum work merge(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
 {
     const int rc = merge_parts(s, ret_sums, err);
@@ -327,14 +327,14 @@ static enum work merge(struct sharing *s, struct data_sums *ret_sums, struct ter
 /* Once all shares are built: DONE with the set in place. */
 static enum work merge_once(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
 {
-    char *name = data_folder_merge_claim(s->folder.plan);
-    const enum data_claim claim = data_folder_claim(&s->folder, name, err);
+    char *name = data_folder_merge_lease(s->folder.plan);
+    const enum data_lease lease = data_folder_acquire(&s->folder, name, err);
 
     free(name);
-    if (claim == DATA_CLAIM_OURS && data_folder_state(&s->folder) == DATA_FOLDER_OURS)
+    if (lease == DATA_LEASE_OURS && data_folder_state(&s->folder) == DATA_FOLDER_OURS)
         return merge(s, ret_sums, err);
     data_folder_release(&s->folder);
-    return claim == DATA_CLAIM_FAILED ? FAILED : claim == DATA_CLAIM_OTHERS ? NONE : ENDED;
+    return lease == DATA_LEASE_FAILED ? FAILED : lease == DATA_LEASE_OTHERS ? NONE : ENDED;
 }
 
 /* Until all is done, by whomever: the exit status, or -1. */

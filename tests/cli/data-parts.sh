@@ -183,24 +183,24 @@ kills $rounds; ok $? "a task that is killed: the other builds the set, $rounds r
 # ---- frozen tasks: they are taken for lost, and write nothing when they wake
 age() { touch -d '2 minutes ago' "$@" 2>/dev/null; } # as if they had shown no life since then
 stopped() { awk '{exit $3 != "T"}' "/proc/$1/stat"; }
-claims() { compgen -G "$1" >/dev/null; }
-freeze() { # CLAIM FILES...: $frozen is a task of the step that has it
-    local claim=$1 try; shift
+exists() { compgen -G "$1" >/dev/null; }
+freeze() { # LEASE FILES...: $frozen is a task of the step that has it
+    local lease=$1 try; shift
     for try in $(seq 50); do
         rm -rf x.tds*
         SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err.0 & frozen=$!
-        while ! claims "x.tds.parts/$claim" && kill -0 $frozen 2>/dev/null; do :; done
-        kill -STOP $frozen 2>/dev/null && until_true stopped $frozen && claims "x.tds.parts/$claim" && [ ! -e x.tds.parts/done ] && return
+        while ! exists "x.tds.parts/$lease" && kill -0 $frozen 2>/dev/null; do :; done
+        kill -STOP $frozen 2>/dev/null && until_true stopped $frozen && exists "x.tds.parts/$lease" && [ ! -e x.tds.parts/done ] && return
         kill -9 $frozen 2>/dev/null; wait $frozen 2>/dev/null
     done
     return 1
 }
 second() { SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 timeout 120 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err; rc=$?; }
 thaw() { kill -CONT $frozen; wait $frozen; rc=$?; }
-for claim in '0*.claim' 'merge*.claim'; do
-    step=$((step + 1)); cmd="a task that is frozen with ${claim%%\**}"
-    freeze "$claim" $big || { skip "no task could be frozen with $claim"; continue; }
-    age x.tds.parts/$claim
+for lease in '0*.lease' 'merge*.lease'; do
+    step=$((step + 1)); cmd="a task that is frozen with ${lease%%\**}"
+    freeze "$lease" $big || { skip "no task could be frozen with $lease"; continue; }
+    age x.tds.parts/$lease
     second $big; status 0 "$cmd: the other builds the set"
     has err 'is gone or frozen; its work is done again' "$cmd is told"
     cmp -s one.tds x.tds; ok $? "$cmd: the set is that of one process"
@@ -212,9 +212,9 @@ for claim in '0*.claim' 'merge*.claim'; do
 done
 sed '$s/.*/[/' text.jsonl >bad2.jsonl
 step=$((step + 1)); what="a task of a build that failed, frozen meanwhile"
-if freeze '0*.claim' text.jsonl bad2.jsonl; then
+if freeze '0*.lease' text.jsonl bad2.jsonl; then
     second text.jsonl bad2.jsonl; status 2 "$what: the step has failed on a bad line"
-    age x.tds.parts/*.claim
+    age x.tds.parts/*.lease
     run tern data build -t "$T" --threads 1 --share-size 200K --skip-bad -o x.tds text.jsonl bad2.jsonl
     status 0 "$what: another build takes the folder"
     build -o bad2.tds --skip-bad text.jsonl bad2.jsonl
@@ -243,7 +243,7 @@ resumes() { # ROUNDS
 resumes $rounds; ok $? "a build that is killed again and again ends with the set, $rounds rounds"
 rm -rf x.tds*
 tern data build -t "$T" --threads 1 --resume --share-size 100K -o x.tds $big 2>err & pid=$!
-until_true claims 'x.tds.parts/0003-*.tds'; ok $? "parts appear as they are built"
+until_true exists 'x.tds.parts/0003-*.tds'; ok $? "parts appear as they are built"
 kill -TERM $pid; wait $pid; rc=$? cmd="a build in parts that is stopped"
 if [ $rc != 0 ]; then
     status 1; err_has 'interrupted (signal 15); '; err_has 'the same command goes on with them'; one_line

@@ -33,11 +33,11 @@ is "$(grep -c 'bad.jsonl:' err)" 1 "a bad line is told by one task" || cat err
 [ ! -e x.tds ]; ok $? "a bad line: no set"
 rm -rf x.tds.parts
 
-# One of two tasks of a node dies once it has claimed a share.
+# One of two tasks of a node dies once it has leased a share.
 cat >lost.sh <<END
 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds $files & pid=\$!
 if [ "\$SLURM_PROCID" = 1 ]; then
-    until ls x.tds.parts/*.claim >/dev/null 2>&1 || ! kill -0 \$pid 2>/dev/null; do :; done
+    until ls x.tds.parts/*.lease >/dev/null 2>&1 || ! kill -0 \$pid 2>/dev/null; do :; done
     kill -9 \$pid
 fi
 wait \$pid

@@ -1,4 +1,4 @@
-/* The folder in which processes share a build: claims show life for as long as their process lives,
+/* The folder in which processes share a build: leases have heartbeats while their process lives,
  * a lost one is taken over once and finds nothing to finish when it wakes; a folder is discarded
  * once, and its "done" is the last file that goes. */
 #include "tests/unit/disk.h"
@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "cmd/data/claim.c"
+#include "cmd/data/lease.c"
 #include "cmd/data/folder.c"
 
 static char work[] = "/tmp/tern-folder-XXXXXX";
@@ -96,30 +96,30 @@ static void empty(void)
     unlink(out);
 }
 
-/* ---- claims ---- */
+/* ---- leases ---- */
 
 /* The main thread does nothing of a build meanwhile, as while it waits for a disk. */
-static void test_beats(void)
+static void test_heartbeats(void)
 {
     struct data_folder f;
     struct stat st;
     bool fresh = false;
 
     begin(&f, &first, plan_a);
-    char *name = data_folder_claim_of(&f, 0), *path = in_folder(name);
-    ok(join(&f) == DATA_JOINED && data_folder_claim(&f, name, &err) == DATA_CLAIM_OURS,
-       "a share is claimed: %s", err.text);
+    char *name = data_folder_lease_of(&f, 0), *path = in_folder(name);
+    ok(join(&f) == DATA_JOINED && data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS,
+       "a share is leased: %s", err.text);
     age(path);
     for (int i = 0; i < 1200 && !fresh; i++) {
         usleep(50000);
         fresh = stat(path, &st) == 0 && st.st_mtime > time(NULL) - 60;
     }
-    ok(fresh, "a claim shows life while its process waits");
+    ok(fresh, "a lease has heartbeats while its process waits");
     put(name, FOREIGN("taken"));
     age(path);
-    usleep(DATA_BEAT_MS * 1000 + 500000);
+    usleep(DATA_HEARTBEAT_MS * 1000 + 500000);
     ok(stat(path, &st) == 0 && st.st_mtime < time(NULL) - 60,
-       "a claim that another process has taken over is not beaten");
+       "a lease that another process has taken over gets no heartbeat of the first");
     ok(!data_folder_holds(&f), "it is held no more");
     data_folder_release(&f);
     ok(there(name), "it is not given back for the other process");
@@ -129,7 +129,7 @@ static void test_beats(void)
     empty();
 }
 
-/* Two processes find the same claim lost, and one of them is faster. */
+/* Two processes find the same lease lost, and one of them is faster. */
 static void test_taken_once(void)
 {
     struct data_folder f, g;
@@ -138,16 +138,16 @@ static void test_taken_once(void)
     begin(&g, &late, plan_a);
     join(&f);
     join(&g);
-    char *name = data_folder_claim_of(&f, 0), *path = in_folder(name);
+    char *name = data_folder_lease_of(&f, 0), *path = in_folder(name);
     put_lost(name, FOREIGN("lost"));
     char *by_f = lost_owner(&f, name), *by_g = lost_owner(&g, name);
-    ok(by_f && by_g, "both processes find the claim lost");
-    ok(data_folder_claim(&f, name, &err) == DATA_CLAIM_OURS, "one takes it over");
+    ok(by_f && by_g, "both processes find the lease lost");
+    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS, "one takes it over");
     ok(by_g && set_aside(&g, name, by_g, &err) == 0 && data_folder_holds(&f),
-       "the other, which is later, leaves the new claim as it is");
-    ok(data_folder_claim(&g, name, &err) == DATA_CLAIM_OTHERS, "a claim that shows life is left");
+       "the other, which is later, leaves the new lease as it is");
+    ok(data_folder_acquire(&g, name, &err) == DATA_LEASE_OTHERS, "a lease with heartbeats is left");
     data_folder_release(&f);
-    ok(data_folder_claim(&g, name, &err) == DATA_CLAIM_OURS, "a claim that was given back is free");
+    ok(data_folder_acquire(&g, name, &err) == DATA_LEASE_OURS, "a lease that was given back is free");
     free(by_f);
     free(by_g);
     data_folder_close(&f);
@@ -157,7 +157,34 @@ static void test_taken_once(void)
     empty();
 }
 
-/* In a child: claims a share, has a part and the set half written, and is frozen.  Its exit status
+/* A lease of tern before 0.4 is called *.claim. */
+static void test_old_name(void)
+{
+    struct data_folder f;
+
+    begin(&f, &first, plan_a);
+    join(&f);
+    char *name = data_folder_lease_of(&f, 0), *old = old_name(name), *path = in_folder(old);
+    put(old, FOREIGN("old"));
+    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OTHERS && !there(name),
+       "a share that a process of an older tern has under *.claim is left to it");
+    age(path);
+    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS && there(name) && !there(old),
+       "a *.claim without heartbeats is taken over, as *.lease");
+    data_folder_put_done(&f);
+    put(old, FOREIGN("late"));
+    put("merge-0123456789abcdef.claim", FOREIGN("late"));
+    put("discard.claim", FOREIGN("late"));
+    data_folder_remove_all(&f);
+    ok(!tern_fs_exists(parts), "a folder with *.claim files is removed whole");
+    data_folder_close(&f);
+    free(path);
+    free(old);
+    free(name);
+    empty();
+}
+
+/* In a child: leases a share, has a part and the set half written, and is frozen.  Its exit status
  * has a bit for each thing that it finds wrong when it wakes. */
 static void freeze(const char *name, int tell)
 {
@@ -167,7 +194,7 @@ static void freeze(const char *name, int tell)
 
     begin(&f, &first, plan_a);
     char *path = data_folder_part(&f, 0);
-    if (join(&f) != DATA_JOINED || data_folder_claim(&f, name, &err) != DATA_CLAIM_OURS ||
+    if (join(&f) != DATA_JOINED || data_folder_acquire(&f, name, &err) != DATA_LEASE_OURS ||
         tern_fs_new_open(&part, path, 0644, &err) < 0 ||
         tern_fs_new_open(&set, out, 0644, &err) < 0 || write(tell, "x", 1) != 1)
         _exit(99);
@@ -186,7 +213,7 @@ static void test_frozen(void)
     char c;
 
     begin(&f, &late, plan_a);
-    char *name = data_folder_claim_of(&f, 0), *path = in_folder(name);
+    char *name = data_folder_lease_of(&f, 0), *path = in_folder(name);
     if (pipe(tell) < 0)
         abort();
     const pid_t pid = fork();
@@ -194,18 +221,18 @@ static void test_frozen(void)
         freeze(name, tell[1]);
     if (read(tell[0], &c, 1) != 1 || waitpid(pid, &status, WUNTRACED) != pid)
         abort();
-    ok(WIFSTOPPED(status), "a process is frozen while it has a claim");
+    ok(WIFSTOPPED(status), "a process is frozen while it has a lease");
     put_out("old");
-    ok(join(&f) == DATA_JOINED && data_folder_claim(&f, name, &err) == DATA_CLAIM_OTHERS,
-       "its claim is its own for a minute");
+    ok(join(&f) == DATA_JOINED && data_folder_acquire(&f, name, &err) == DATA_LEASE_OTHERS,
+       "its lease is its own for a minute");
     age(path);
-    ok(data_folder_claim(&f, name, &err) == DATA_CLAIM_OURS, "it is taken over then");
+    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS, "it is taken over then");
     kill(pid, SIGCONT);
     ok(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the process goes on");
-    ok(!(WEXITSTATUS(status) & 1), "it sees that it has the claim no more");
+    ok(!(WEXITSTATUS(status) & 1), "it sees that it has the lease no more");
     ok(!(WEXITSTATUS(status) & 2), "its part does not come to its place");
     ok(!(WEXITSTATUS(status) & 4), "its set does not come to its place");
-    ok(WEXITSTATUS(status) == 0 && data_folder_holds(&f), "the claim stays with its new process");
+    ok(WEXITSTATUS(status) == 0 && data_folder_holds(&f), "the lease stays with its new process");
     data_folder_close(&f);
     free(path);
     free(name);
@@ -230,7 +257,7 @@ static void test_discard(void)
     failed_build();
     begin(&f, &first, plan_b);
     begin(&g, &late, plan_b);
-    ok(data_folder_claim(&g, "discard.claim", &err) == DATA_CLAIM_OURS,
+    ok(data_folder_acquire(&g, "discard.lease", &err) == DATA_LEASE_OURS,
        "a process begins to discard a build");
     ok(data_folder_join(&f, &err) == DATA_JOIN_LATER && there("0001-0123456789abcdef.tds") &&
            is_plan(&f, plan_a),
@@ -238,13 +265,13 @@ static void test_discard(void)
     data_folder_release(&g);
     char *failed = data_folder_get(&f, "failed");
     ok(join(&g) == DATA_JOINED && is_plan(&g, plan_b) && !there("0001-0123456789abcdef.tds") &&
-           !there("0002.tds") && !there("failed") && !there("discard.claim"),
+           !there("0002.tds") && !there("failed") && !there("discard.lease"),
        "the old build's parts are gone, and the new plan is in their place");
     char *part = data_folder_part(&g, 0);
     put(tern_fs_basename(part), "new");
     put("failed", "x\n2 7.1.0\nof the new build\n");
     ok(discard(&f, plan_a, failed, &err) == DATA_JOIN_LATER && tern_fs_exists(part) &&
-           there("failed") && !there("discard.claim"),
+           there("failed") && !there("discard.lease"),
        "a process that saw the old plan, and is late, removes nothing of the new build");
     begin(&h, &other, plan_c);
     ok(discard(&h, plan_a, failed, &err) == DATA_JOIN_LATER && is_plan(&g, plan_b) &&
@@ -260,7 +287,7 @@ static void test_discard(void)
     empty();
 
     failed_build();
-    put_lost("discard.claim", FOREIGN("discard.claim"));
+    put_lost("discard.lease", FOREIGN("discard.lease"));
     begin(&f, &first, plan_b);
     ok(join(&f) == DATA_JOINED, "a discard that another machine left off is done: %s", err.text);
     data_folder_close(&f);
@@ -303,10 +330,10 @@ static void finished_build(struct data_folder *f)
     join(f);
     put(tern_fs_basename(part), "part");
     put_out("set");
-    char *claim = data_folder_merge_claim(f->plan);
-    data_folder_claim(f, claim, &err);
+    char *lease = data_folder_merge_lease(f->plan);
+    data_folder_acquire(f, lease, &err);
     data_folder_put_done(f);
-    free(claim);
+    free(lease);
     free(part);
 }
 
@@ -348,7 +375,7 @@ static void test_left(void)
     struct data_folder f, g;
 
     finished_build(&f);
-    char *part = data_folder_part(&f, 0), *claim = tern_strdup(f.claim);
+    char *part = data_folder_part(&f, 0), *lease = tern_strdup(f.lease);
     data_folder_close(&f);
     unlink(out);
     begin(&g, &late, plan_a);
@@ -361,7 +388,7 @@ static void test_left(void)
     data_folder_close(&f);
     char *plan = in_folder("plan.json");
     unlink(plan);
-    put_lost(tern_fs_basename(claim), FOREIGN("merge"));
+    put_lost(tern_fs_basename(lease), FOREIGN("merge"));
     ok(data_folder_is_there(&(struct data_folder){.path = parts}),
        "a folder without a plan, with 'done', is one of tern's");
     begin(&g, &other, plan_b);
@@ -370,7 +397,7 @@ static void test_left(void)
     data_folder_close(&g);
     empty();
     free(plan);
-    free(claim);
+    free(lease);
     free(part);
 }
 
@@ -382,8 +409,9 @@ int main(void)
     out = tern_fs_join(work, "x.tds");
     parts = data_folder_name(out);
     test_frozen(); /* the only one with a fork, before there are threads */
-    test_beats();
+    test_heartbeats();
     test_taken_once();
+    test_old_name();
     test_discard();
     test_other_plan();
     test_end();

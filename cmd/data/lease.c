@@ -1,4 +1,4 @@
-/* Claims: which process does a piece of work, and whether it lives. */
+/* Leases: which process does a piece of work, and whether it lives. */
 #include "cmd/data/share.h"
 
 #include "core/base/again.h"
@@ -17,12 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-char *data_folder_merge_claim(const char *plan)
+char *data_folder_merge_lease(const char *plan)
 {
-    return tern_strf("merge-%s.claim", plan);
+    return tern_strf("merge-%s.lease", plan);
 }
 
-/* The first line of a claim, malloc'ed; NULL where it cannot be read. */
+/* The first line of a lease, malloc'ed; NULL where it cannot be read. */
 static char *owner_of(int fd)
 {
     char line[NAME_MAX + 2];
@@ -36,15 +36,15 @@ static char *owner_of(int fd)
 }
 
 /* Opening asks a file server, where stat may remember. */
-static int open_claim(const char *path)
+static int open_lease(const char *path)
 {
     return TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
 }
 
-/* Is the claim at `path` that of `owner`?  1, 0; -1 where it cannot be told. */
+/* Is the lease at `path` that of `owner`?  1, 0; -1 where it cannot be told. */
 static int is_owner(const char *path, const char *owner)
 {
-    const int fd = open_claim(path);
+    const int fd = open_lease(path);
 
     if (fd < 0)
         return errno == ENOENT ? 0 : -1;
@@ -55,12 +55,12 @@ static int is_owner(const char *path, const char *owner)
     return is;
 }
 
-/* ---- signs of life ---- */
+/* ---- heartbeats ---- */
 
-/* A claim that another process has taken over is that one's to beat. */
-static void beat_once(const struct data_folder *f)
+/* A lease that another process has taken over has that one's heartbeats. */
+static void heartbeat_once(const struct data_folder *f)
 {
-    const int fd = open_claim(f->claim);
+    const int fd = open_lease(f->lease);
     char *there = fd < 0 ? NULL : owner_of(fd);
 
     if (there && strcmp(there, f->owner) == 0)
@@ -71,68 +71,68 @@ static void beat_once(const struct data_folder *f)
 }
 
 /* Verifying a part, waiting for a disk and merging may each take longer than others wait. */
-static void *beat(void *arg)
+static void *send_heartbeats(void *arg)
 {
     struct data_folder *f = arg;
     struct timespec until;
 
     pthread_mutex_lock(&f->lock);
     while (!f->quit) {
-        if (f->claim)
-            beat_once(f);
+        if (f->lease)
+            heartbeat_once(f);
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += DATA_BEAT_MS / 1000;
+        until.tv_sec += DATA_HEARTBEAT_MS / 1000;
         pthread_cond_timedwait(&f->wake, &f->lock, &until);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
 
-static int begin_beating(struct data_folder *f, struct tern_err *err)
+static int begin_heartbeats(struct data_folder *f, struct tern_err *err)
 {
     sigset_t all, before;
 
-    if (f->beating)
+    if (f->heartbeats)
         return 0;
     sigfillset(&all); /* the caller's thread has the signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(&f->thread, NULL, beat, f);
+    const int rc = pthread_create(&f->thread, NULL, send_heartbeats, f);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    f->beating = rc == 0;
+    f->heartbeats = rc == 0;
     return rc == 0 ? 0
                    : tern_err_set(err, TERN_FAILED, "%s: cannot start a thread: %s", f->path,
                                   strerror(rc));
 }
 
 /* Takes `owner` over. */
-static enum data_claim hold(struct data_folder *f, const char *name, char *owner,
+static enum data_lease hold(struct data_folder *f, const char *name, char *owner,
                             struct tern_err *err)
 {
-    if (begin_beating(f, err) < 0) {
+    if (begin_heartbeats(f, err) < 0) {
         data_folder_remove(f, name);
         free(owner);
-        return DATA_CLAIM_FAILED;
+        return DATA_LEASE_FAILED;
     }
     pthread_mutex_lock(&f->lock);
-    f->claim = data_folder_file(f, name);
+    f->lease = data_folder_file(f, name);
     f->owner = owner;
     pthread_mutex_unlock(&f->lock);
-    return DATA_CLAIM_OURS;
+    return DATA_LEASE_OURS;
 }
 
 bool data_folder_holds(const struct data_folder *f)
 {
-    return f->claim && is_owner(f->claim, f->owner) != 0;
+    return f->lease && is_owner(f->lease, f->owner) != 0;
 }
 
 void data_folder_release(struct data_folder *f)
 {
     pthread_mutex_lock(&f->lock);
-    if (f->claim && is_owner(f->claim, f->owner) == 1)
-        TERN_AGAIN(unlink(f->claim));
-    free(f->claim);
+    if (f->lease && is_owner(f->lease, f->owner) == 1)
+        TERN_AGAIN(unlink(f->lease));
+    free(f->lease);
     free(f->owner);
-    f->claim = f->owner = NULL;
+    f->lease = f->owner = NULL;
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -160,16 +160,16 @@ static time_t folder_time(const struct data_folder *f)
     return st.st_mtime;
 }
 
-/* The owner of a claim without a sign of life, malloc'ed; NULL: its process lives. */
+/* The owner of a lease without a heartbeat, malloc'ed; NULL: its process lives. */
 static char *lost_owner(const struct data_folder *f, const char *name)
 {
     char *path = data_folder_file(f, name), *owner = NULL;
-    const int fd = open_claim(path);
-    struct stat claim;
+    const int fd = open_lease(path);
+    struct stat lease;
 
-    if (fd >= 0 && fstat(fd, &claim) == 0)
+    if (fd >= 0 && fstat(fd, &lease) == 0)
         owner = owner_of(fd);
-    if (owner && !tern_fs_temp_left(owner) && folder_time(f) <= claim.st_mtime + DATA_LOST_S) {
+    if (owner && !tern_fs_temp_left(owner) && folder_time(f) <= lease.st_mtime + DATA_LOST_S) {
         free(owner);
         owner = NULL;
     }
@@ -179,8 +179,8 @@ static char *lost_owner(const struct data_folder *f, const char *name)
     return owner;
 }
 
-/* Move the claim of `owner` away: only one process can.  Another process may have been faster; its
- * claim is put back. */
+/* Move the lease of `owner` away: only one process can.  Another process may have been faster; its
+ * lease is put back. */
 static int set_aside(const struct data_folder *f, const char *name, const char *owner,
                      struct tern_err *err)
 {
@@ -191,7 +191,7 @@ static int set_aside(const struct data_folder *f, const char *name, const char *
     if (rc == 0 && tern_fs_rename(path, aside.temp, /* only_new= */ false) == 0) {
         rc = is_owner(aside.temp, owner) == 1;
         if (!rc && link(aside.temp, path) < 0)
-            tern_debug("%s: claimed again meanwhile", path);
+            tern_debug("%s: leased again meanwhile", path);
     } else if (rc == 0 && errno != ENOENT) {
         rc = tern_err_sys(err, "%s: cannot be taken over", path);
     }
@@ -212,15 +212,18 @@ static void evict(const struct data_folder *f, const char *owner)
     free(mark);
 }
 
-/* 1: the claim is ours, by *ret_owner; 0; -1. */
-static int take_over(struct data_folder *f, const char *name, char **ret_owner,
-                     struct tern_err *err)
+/* 1: there is no lease `name`, or it was a lost process's and is removed; 0: a process has it; -1. */
+static int clear_lost(struct data_folder *f, const char *name, struct tern_err *err)
 {
-    char *lost = lost_owner(f, name);
-    int rc = lost ? set_aside(f, name, lost, err) : 0;
+    char *path = data_folder_file(f, name);
+    const int fd = open_lease(path);
 
-    if (rc > 0)
-        rc = data_folder_put_new(f, name, "", ret_owner, err);
+    free(path);
+    if (fd < 0)
+        return 1;
+    close(fd);
+    char *lost = lost_owner(f, name);
+    const int rc = lost ? set_aside(f, name, lost, err) : 0;
     if (rc > 0) {
         tern_info("%s: the process that had %s is gone or frozen; its work is done again", f->path,
                   name);
@@ -230,27 +233,39 @@ static int take_over(struct data_folder *f, const char *name, char **ret_owner,
     return rc;
 }
 
-enum data_claim data_folder_claim(struct data_folder *f, const char *name, struct tern_err *err)
+/* The name until 0.4, malloc'ed: a process of that time may hold it.  It goes with 0.5. */
+static char *old_name(const char *name)
+{
+    return tern_strf("%.*s.claim", (int)(strlen(name) - strlen(".lease")), name);
+}
+
+/* 1: the lease is this process's, by *ret_owner; 0: another's; -1. */
+static int acquire(struct data_folder *f, const char *name, char **ret_owner, struct tern_err *err)
+{
+    char *old = old_name(name);
+    int rc = clear_lost(f, old, err);
+
+    free(old);
+    if (rc > 0)
+        rc = clear_lost(f, name, err);
+    return rc > 0 ? data_folder_put_new(f, name, "", ret_owner, err) : rc;
+}
+
+enum data_lease data_folder_acquire(struct data_folder *f, const char *name, struct tern_err *err)
 {
     struct tern_err why = {0};
-    char *path = data_folder_file(f, name), *owner = NULL;
+    char *owner = NULL;
 
-    tern_assert(!f->claim, "%s beside %s", name, f->claim);
-    const int fd = open_claim(path);
-    int rc = fd >= 0 ? 0 : data_folder_put_new(f, name, "", &owner, &why);
-
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    if (rc == 0)
-        rc = take_over(f, name, &owner, &why);
+    tern_assert(!f->lease, "%s beside %s", name, f->lease);
+    tern_assert(tern_str_ends(name, ".lease"), "%s", name);
+    const int rc = acquire(f, name, &owner, &why);
     if (rc > 0)
         return hold(f, name, owner, err);
     if (rc == 0)
-        return DATA_CLAIM_OTHERS;
+        return DATA_LEASE_OTHERS;
     if (access(f->path, F_OK) < 0 && errno == ENOENT)
-        return DATA_CLAIM_GONE;
+        return DATA_LEASE_GONE;
     if (err)
         *err = why;
-    return DATA_CLAIM_FAILED;
+    return DATA_LEASE_FAILED;
 }

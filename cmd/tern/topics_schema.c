@@ -122,7 +122,7 @@ const char topic_ledger_schema[] =
     "# RUN.DB: TABLE event\n"
     "writer_id, seq :: INT. Tell the record from all others.\n"
     "attempt :: INT.\n"
-    "writer :: TEXT. The process: run, rank0, metric-4711, note-...\n"
+    "writer :: TEXT. The process: run, rank0, retention, metric-4711, note-...\n"
     "wall_ns :: INT.\n"
     "kind :: TEXT. restart, node, signal, gap (lost records), save_failed, eval, tag, note, ...\n"
     "severity :: TEXT. info, warn or error.\n"

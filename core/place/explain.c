@@ -268,7 +268,7 @@ static struct tern_layout_instance used_type(const struct tern_place_explain *e)
 }
 
 /* The ranks of a tensor group on a node whose cores tern assigns; 0: another program does. */
-static int seated_group(const struct tern_place_explain *e)
+static int placed_group(const struct tern_place_explain *e)
 {
     const struct tern_place_map *m = &e->order->map;
 
@@ -282,7 +282,7 @@ static int seated_group(const struct tern_place_explain *e)
 static void ranks_on(const struct tern_place_explain *e, const struct tern_layout_instance *t,
                      int chip, char to[48])
 {
-    const int n = (int)e->order->map.per_node, group = seated_group(e);
+    const int n = (int)e->order->map.per_node, group = placed_group(e);
     const int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips;
     struct span on = {n, -1};
 
@@ -300,11 +300,11 @@ static void print_ring(const struct tern_place_explain *e, const struct tern_lay
 {
     const struct tern_place_map *m = &e->order->map;
     const int n = (int)m->per_node, group = (int)(m->tensor < n ? m->tensor : n);
-    const bool seated = seated_group(e) != 0;
+    const bool placed = placed_group(e) != 0;
 
     if (group == 1)
         return;
-    int hops = tern_layout_ring_hops(t, n, group, seated);
+    int hops = tern_layout_ring_hops(t, n, group, placed);
     tern_buf_printf(to, "Neighbours in a tensor group are %s.\n",
                     hops == 0   ? "on one chip"
                     : hops == 1 ? "on one chip or on adjacent ones"
@@ -332,7 +332,7 @@ static void print_torus(const struct tern_place_explain *e, const struct tern_la
     print_ring(e, t, to);
 }
 
-static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
+static void print_core_placement(const struct tern_place_explain *e, struct tern_buf *to)
 {
     const int n = (int)e->order->map.per_node;
     struct tern_layout_instance t = used_type(e);
@@ -351,7 +351,7 @@ static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
     enum { MOST_ROWS = 32 };
     for (int i = 0; i < n && i < MOST_ROWS; i++) {
         char cores[48], chips[48], numa[24];
-        tern_layout_place_cores(&t, e->threads, n, i, seated_group(e), &s, NULL);
+        tern_layout_place_cores(&t, e->threads, n, i, placed_group(e), &s, NULL);
         print_span(cores, (struct span){s.core, s.core + s.cores - 1});
         print_span(chips, (struct span){s.chip, s.chip + s.chips - 1});
         snprintf(numa, sizeof numa, s.numa < 0 ? "all" : "%d", s.numa);
@@ -442,7 +442,7 @@ void tern_place_explain_text(const struct tern_place_explain *e, struct tern_buf
     print_nodes(e, to);
     print_groups(e, to);
     if (e->type)
-        print_seats(e, to);
+        print_core_placement(e, to);
     print_command(e, to);
     if (e->recipe->workload.precompile.command)
         tern_buf_printf(to, "Compiled beforehand into a folder below %s\n",
@@ -485,47 +485,48 @@ static json_t *json_pairs(const struct pairs *p)
                      "pairs_by_switches", at);
 }
 
-static json_t *json_seats(const struct tern_place_explain *e)
+static json_t *json_core_placement(const struct tern_place_explain *e)
 {
-    json_t *seats = json_array();
+    json_t *ranks = json_array();
     struct tern_layout_placement s;
 
     if (!e->type)
-        return seats;
+        return ranks;
     struct tern_layout_instance t = used_type(e);
     for (int i = 0; i < e->order->map.per_node; i++) {
-        if (tern_layout_place_cores(&t, e->threads, (int)e->order->map.per_node, i, seated_group(e),
+        if (tern_layout_place_cores(&t, e->threads, (int)e->order->map.per_node, i, placed_group(e),
                                     &s, NULL) < 0)
             break;
-        json_t *seat = json_pack("{s:i,s:s}", "local", i, "cpus", s.cpus);
-        json_object_set_new(seat, "numa", s.numa < 0 ? json_null() : json_integer(s.numa));
+        json_t *rank = json_pack("{s:i,s:s}", "local", i, "cpus", s.cpus);
+        json_object_set_new(rank, "numa", s.numa < 0 ? json_null() : json_integer(s.numa));
         if (s.cores) {
-            json_object_set_new(seat, "neuron_cores",
+            json_object_set_new(rank, "neuron_cores",
                                 json_span((struct span){s.core, s.core + s.cores - 1}));
-            json_object_set_new(seat, "chips",
+            json_object_set_new(rank, "chips",
                                 json_span((struct span){s.chip, s.chip + s.chips - 1}));
         }
-        json_array_append_new(seats, seat);
+        json_array_append_new(ranks, rank);
     }
-    return seats;
+    return ranks;
 }
 
 json_t *tern_place_explain_json(const struct tern_place_explain *e)
 {
     const struct tern_place_map *m = &e->order->map;
-    json_t *command = json_array();
+    json_t *command = json_array(), *placement = json_core_placement(e);
     struct all_pairs all;
 
     count_pairs(e, &all);
     for (size_t i = 0; e->command[i]; i++)
         json_array_append_new(command, json_string(e->command[i]));
     return json_pack(
-        "{s:s,s:s,s:s?,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s,s:o,s:{s:o,s:o,s:o},s:o,s:o}", "name",
-        e->recipe->name, "nodes_from", e->about, "instance_type", e->type ? e->type->name : NULL,
-        "world", (json_int_t)m->world, "ranks_per_node", (json_int_t)m->per_node, "tasks_per_node",
-        (json_int_t)e->place->ranks_per_node, "tensor", (json_int_t)m->tensor, "data",
-        (json_int_t)m->data, "pipeline", (json_int_t)m->pipeline, "reordered", (int)m->moved,
-        "least", (int)m->exact, "reserve", e->reserve, "nodes", json_nodes(e), "groups", "tensor",
-        json_pairs(&all.tensor), "pipeline", json_pairs(&all.pipeline), "data",
-        json_pairs(&all.data), "seats", json_seats(e), "command", command);
+        "{s:s,s:s,s:s?,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s,s:o,s:{s:o,s:o,s:o},s:O,s:o,s:o}",
+        "name", e->recipe->name, "nodes_from", e->about, "instance_type",
+        e->type ? e->type->name : NULL, "world", (json_int_t)m->world, "ranks_per_node",
+        (json_int_t)m->per_node, "tasks_per_node", (json_int_t)e->place->ranks_per_node, "tensor",
+        (json_int_t)m->tensor, "data", (json_int_t)m->data, "pipeline", (json_int_t)m->pipeline,
+        "reordered", (int)m->moved, "least", (int)m->exact, "reserve", e->reserve, "nodes",
+        json_nodes(e), "groups", "tensor", json_pairs(&all.tensor), "pipeline",
+        json_pairs(&all.pipeline), "data", json_pairs(&all.data), "core_placement", placement,
+        "seats", placement, "command", command);
 }

@@ -23,7 +23,7 @@ struct tern_ledger_spool *tern_retain_look_spool(struct tern_retain_look *k)
 
     if (!k->spool) {
         k->spool =
-            tern_ledger_spool_open(k->o.ledger_dir, k->o.run_id, k->o.attempt, "keeper", &err);
+            tern_ledger_spool_open(k->o.ledger_dir, k->o.run_id, k->o.attempt, "retention", &err);
         if (!k->spool)
             tern_warn("checkpoints are not recorded in the ledger: %s", err.text);
     }

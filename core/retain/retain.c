@@ -201,7 +201,7 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
 {
     const int64_t began = tern_clock_boot_ns(),
                   deadline = began + (int64_t)(seconds * (double)second);
-    int64_t report_at = began + REPORT_AFTER_S * second, beat_at = began;
+    int64_t report_at = began + REPORT_AFTER_S * second, heartbeat_at = began;
     char text[TERN_RETAIN_DOING];
     struct tern_err err = {0};
     const char *why = NULL;
@@ -222,8 +222,8 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
             why = "the time for it is over";
         else if (is_pending(ends))
             why = "a signal came";
-        if (lease && !why && now >= beat_at) {
-            beat_at = now + TERN_CKPT_HEARTBEAT_S * second;
+        if (lease && !why && now >= heartbeat_at) {
+            heartbeat_at = now + TERN_CKPT_HEARTBEAT_S * second;
             if (tern_ckpt_lease_check(lease, &err) < 0 && err.code != TERN_TEMPFAIL)
                 why = err.text;
         }

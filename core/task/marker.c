@@ -52,14 +52,19 @@ static bool is_ours(const struct marker *r)
     return is_our_job(r->job) && strcmp(r->step, batch ? "batch" : step) == 0;
 }
 
+static bool take(struct marker *r, const char *text)
+{
+    return text && parse(r, text) && is_ours(r);
+}
+
 int tern_task_check_marker(bool report, struct tern_err *err)
 {
-    const char *node = getenv("SLURMD_NODENAME"), *text = tern_var("TERN_RECEIPT");
+    const char *node = getenv("SLURMD_NODENAME");
     struct marker r;
 
     if (!getenv("SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern") || !node)
         return 0;
-    if (!text || !parse(&r, text) || !is_ours(&r))
+    if (!take(&r, tern_var("TERN_MARKER")) && !take(&r, tern_var("TERN_RECEIPT")))
         return tern_err_set(err, TERN_TEMPFAIL,
                             "the job was submitted with --tern, but tern's plugin did not run on "
                             "node %s. Is it in plugstack.conf there, and built for the Slurm "

@@ -3,9 +3,10 @@
  * The environment of a job submitted with --tern says so on every node.  But only the plugin on the
  * node can hand over the option's values.  It sets
  *
- *     TERN_RECEIPT=<job>.<step>.<major>.<minor>        step: a number, or "batch"
+ *     TERN_MARKER=<job>.<step>.<major>.<minor>        step: a number, or "batch"
  *
- * in each task.  A marker of another step was inherited, and says nothing about this node.  The
+ * in each task, and the same as TERN_RECEIPT, which tern before 0.4 reads and its plugin sets alone
+ * (both until 0.5).  A marker of another step was inherited, and says nothing about this node.  The
  * version is the plugin's (plugins/spank/plugin.h): another major number means that it hands over
  * other values, a lower minor number that newer options are lost. */
 #ifndef TERN_TASK_MARKER_H

@@ -67,7 +67,7 @@ static int set(spank_t sp, const char *name, const char *value)
     return -1;
 }
 
-/* TERN_RECEIPT=<job>.<step>.<major>.<minor>: see core/task/marker.h, which reads it. */
+/* TERN_MARKER=<job>.<step>.<major>.<minor>: see core/task/marker.h, which reads it. */
 static int set_recipe_and_marker(spank_t sp)
 {
     struct tern_spank_names *o = &tern_spank_options[TERN_SPANK_RECIPE];
@@ -82,7 +82,7 @@ static int set_recipe_and_marker(spank_t sp)
         spank_unsetenv(sp, "TERN_RUN_SPOOL");
     }
     snprintf(marker, sizeof marker, "%u.%s.%d.%d", job, step, TERN_SPANK_MAJOR, TERN_SPANK_MINOR);
-    if (set(sp, "TERN_RECEIPT", marker) < 0)
+    if (set(sp, "TERN_MARKER", marker) < 0 || set(sp, "TERN_RECEIPT", marker) < 0)
         return -1;
     if (!carries(sp, TERN_SPANK_RECIPE))
         return 0;

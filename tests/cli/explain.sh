@@ -53,7 +53,9 @@ assert j["world"] == 64 and j["data"] == 2 and j["tensor"] == 8 and not j["reord
 assert [n["ranks"] for n in j["nodes"]] == [[0, 31], [32, 63]]
 assert j["nodes"][1]["stages"] == [2, 3] and j["nodes"][0]["switches"] == "spine.trn1-trn1-1"
 assert j["groups"]["pipeline"]["pairs_by_switches"] == {"0": 32, "1": 16}
-assert len(j["seats"]) == 32 and j["seats"][4]["numa"] == 1 and j["seats"][4]["neuron_cores"] == [4, 4]
+p = j["core_placement"]
+assert len(p) == 32 and p[4]["numa"] == 1 and p[4]["neuron_cores"] == [4, 4]
+assert j["seats"] == p # its name until 0.4
 assert j["command"][0] == "srun"
 P
 else
@@ -66,7 +68,7 @@ run tern run --explain tasks.yaml -N 2 -c cluster.yaml --set parallel.tensor=32 
 status 0; narrow
 out_has '[14-15]--[12-13]--[10-11]--[  8-9]--' 'every second row backwards'
 out_has 'Neighbours in a tensor group are on one chip or on adjacent ones.' 'so that the ring has no detour'
-out_has '    8  14           7      1     44-45,108-109' 'the seat says the same'
+out_has '    8  14           7      1     44-45,108-109' 'the core placement says the same'
 run tern run --explain tasks.yaml -N 2 -c cluster.yaml --set parallel.tensor=16 --set parallel.pipeline=1
 out_has '[16-17]--[18-19]--[20-21]--[22-23]--' 'two groups of two rows: the second begins beside the first'
 out_has 'Neighbours in a tensor group are on one chip or on adjacent ones.'

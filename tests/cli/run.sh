@@ -143,20 +143,22 @@ run tern run; status 2 "no recipe"; one_line; err_has '--tern=RECIPE'
 SLURMD_NODENAME=n1 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x run tern run; status 75 "--tern, and no plugin on the node"
 one_line; err_has 'plugstack.conf'
 in_job() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern run; }
-for receipt in 7.0.1.1 8.batch.1.1 7.batch 7.batch. 7.batch.1. 7.batch.1.x '7.batch.1.1 ' %s%n ''; do
-    in_job TERN_RECEIPT="$receipt"; status 75 "receipt '$receipt' is of another task, or none"; one_line; err_has 'did not run on node n1'
+for marker in 7.0.1.1 8.batch.1.1 7.batch 7.batch. 7.batch.1. 7.batch.1.x '7.batch.1.1 ' %s%n ''; do
+    in_job TERN_MARKER="$marker"; status 75 "marker '$marker' is of another task, or none"; one_line; err_has 'did not run on node n1'
 done
-in_job TERN_RECEIPT=7.batch.2.0; status 75 "a plugin of another major version"; one_line; err_has 'version 2.0'
-for receipt in 7.batch.1 7.batch.1.0 7.batch.1.9; do
-    in_job TERN_RECEIPT=$receipt; status 2 "receipt $receipt: another minor version is accepted"; err_has 'than this tern'; err_has 'no recipe'
+in_job TERN_MARKER=7.batch.2.0; status 75 "a plugin of another major version"; one_line; err_has 'version 2.0'
+for marker in 7.batch.1 7.batch.1.0 7.batch.1.9; do
+    in_job TERN_MARKER=$marker; status 2 "marker $marker: another minor version is accepted"; err_has 'than this tern'; err_has 'no recipe'
 done
-in_job TERN_RECEIPT=7.batch.1.1; status 2; one_line "a plugin of the same version is not logged"
-in_job TERN_RECEIPT=7.3.1.1 SLURM_STEP_ID=3; status 2; one_line "the receipt of a step"
-in_job TERN_RECEIPT=7.batch.1.1 SLURM_STEP_ID=4294967290; status 2; one_line "the receipt of salloc's interactive step"
+in_job TERN_MARKER=7.batch.1.1; status 2; one_line "a plugin of the same version is not logged"
+in_job TERN_RECEIPT=7.batch.1.1; status 2; one_line "TERN_RECEIPT, the marker of a plugin before 0.4, is accepted"
+in_job TERN_MARKER=8.batch.1.1 TERN_RECEIPT=7.batch.1.1; status 2; one_line "a marker that another job left does not hide TERN_RECEIPT"
+in_job TERN_MARKER=7.3.1.1 SLURM_STEP_ID=3; status 2; one_line "the marker of a step"
+in_job TERN_MARKER=7.batch.1.1 SLURM_STEP_ID=4294967290; status 2; one_line "the marker of salloc's interactive step"
 in_rank() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern train ../good.yaml; }
-in_rank; status 75 "tern train asks for the receipt itself"; one_line; err_has 'did not run on node n1'
-in_rank TERN_RECEIPT=7.batch.1.1; status 75 "the batch script's receipt is not a rank's"; one_line; err_has 'did not run on node n1'
-in_rank TERN_RECEIPT=7.0.1.1; status 2 "with a receipt of its own the rank reads the recipe"; one_line; err_has 'workload.command'
+in_rank; status 75 "tern train asks for the marker itself"; one_line; err_has 'did not run on node n1'
+in_rank TERN_MARKER=7.batch.1.1; status 75 "the batch script's marker is not a rank's"; one_line; err_has 'did not run on node n1'
+in_rank TERN_MARKER=7.0.1.1; status 2 "with a marker of its own the rank reads the recipe"; one_line; err_has 'workload.command'
 SLURM_JOB_ID=1 run tern run ../good.yaml; status 2 "a job without its node list"; one_line
 run tern run --set name=bad/name ../good.yaml; status 2; one_line
 printf 'version: 1\nname: t\nmodel: {config: none.json}\ndata: {train: [{path: t.tds}]}\nbatch: {global: 8, seq_len: 16}\nsteps: 2\noptimizer: {lr: 1e-3}\ncheckpoint: {dir: ck}\nledger: {dir: ledger}\n' >bad.yaml

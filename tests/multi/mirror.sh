@@ -12,6 +12,7 @@ sed -i 's/keep: 2}/keep: 2, mirror: copies}/; s/threads: 1/threads: 1, ranks_per
 run tern run run.yaml --set steps=7 # the copy of step 7 is there, however slow the mirror is
 run tern run run.yaml; status 0 "training with checkpoint.mirror"
 last=step-00000008
+compgen -G "ledger/runs/*/spool/*/retention.0.spool" >spools; ok $? "the ledger has a spool of the retention process" || ls ledger/runs/*/spool/*
 [ -d copies/$last ]; ok $? "the last checkpoint has its copy" || ls -la copies checkpoints
 run tern ckpt verify copies/$last; status 0 "which is sound"
 is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the manifest of the copy is that of the checkpoint"

@@ -20,12 +20,12 @@ inst install; status 0 "make install"; out_has "scontrol show config"; out_has '
 has "$etc/plugstack.conf.d/tern.conf" "optional $WORK/pre/lib/slurm/tern_spank-${version%.*}.so tern=$WORK/pre/bin/tern"
 on sbatch --tern=bad.yaml --wrap true; [ $rc != 0 ]; ok $? "after it --tern refuses"; err_has "bad.yaml:3: ledgr"
 on "$WORK/pre/bin/tern" cluster doctor -l /fsx/ledger; status 0 "the doctor finds nothing wrong with it"
-submit --tern=good.yaml -o good.out --wrap 'echo "receipt $TERN_RECEIPT"; until [ -e renewed ]; do sleep 0.1; done; srun --mpi=none -N1 sh -c "echo step \$TERN_RECEIPT"'
-until_true grep -q receipt good.out
+submit --tern=good.yaml -o good.out --wrap 'echo "marker $TERN_MARKER"; until [ -e renewed ]; do sleep 0.1; done; srun --mpi=none -N1 sh -c "echo step \$TERN_MARKER"'
+until_true grep -q marker good.out
 inst install; status 0 "renewed while a job runs"
 touch renewed
 until_true job_over "$job"
-has good.out "receipt $job.batch"; has good.out "step $job.0" "the job's later step has its receipt too"
+has good.out "marker $job.batch"; has good.out "step $job.0" "the job's later step has its marker too"
 [ "$(job_state "$job")" = COMPLETED ]; ok $? "the job after an install ends well"
 on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "no node drained" || cat out
 inst uninstall; status 0 "make uninstall"; out_has 'removed /etc/slurm/plugstack.conf.d/tern.conf'

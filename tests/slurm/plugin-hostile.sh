@@ -93,7 +93,7 @@ T
     echo "optional $REACH_SO tern=$WORK/bin/tern health=prolog" >"$conf"
     user() { tern cluster exec $CLUSTER -- setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ "$@"; }
     (cd users && user LD_PRELOAD="$WORK/evil.so" sbatch --parsable -N2 -o job.out --tern=good.yaml --tern-profile=cpu \
-        --wrap 'echo as $(id -u) $TERN_RECEIPT; srun --mpi=none -N2 id -u') >out 2>err
+        --wrap 'echo as $(id -u) $TERN_MARKER; srun --mpi=none -N2 id -u') >out 2>err
     job=$(cat out)
     if [ -n "$job" ]; then
         until_true job_over "$job"

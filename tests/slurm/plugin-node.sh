@@ -80,18 +80,18 @@ tern cluster node $n1 -c $CLUSTER --power off >/dev/null 2>&1; tern cluster node
 has_loaded() { for p in $(pgrep -x slurmd); do grep -qF "$1" "/proc/$p/maps" 2>/dev/null && return 0; done; return 1; }
 until_true has_loaded "$WORK/live.so"; ok $? "a slurmd has loaded the .so at its start"
 until_true eval '[ "$(node_state)" = idle ]'
-submit -N2 --tern=good.yaml -o running.out --wrap "touch $WORK/started; while [ ! -e $WORK/go ]; do sleep .1; done; srun --mpi=none -N2 sh -c 'echo step \$TERN_RECEIPT'"
+submit -N2 --tern=good.yaml -o running.out --wrap "touch $WORK/started; while [ ! -e $WORK/go ]; do sleep .1; done; srun --mpi=none -N2 sh -c 'echo step \$TERN_MARKER'"
 first=$job
 until_true [ -e started ]
 cp "$so" new.so && mv -f new.so live.so
 has_loaded "$WORK/live.so (deleted)"; ok $? "the plugin is replaced by rename while slurmd has the old one"
-submit -N2 --tern=good.yaml -o next.out --wrap 'echo "next $TERN_RECEIPT"'
+submit -N2 --tern=good.yaml -o next.out --wrap 'echo "next $TERN_MARKER"'
 until_true grep -q next next.out
 touch go; job=$first; until_true job_over "$job"
 [ "$(grep -c "^step $job.0." running.out)" = 2 ] && grep -q "^next .*.batch." next.out
 ok $? "the .so is replaced by rename under a running job: it goes on, and so does the next" || cat running.out next.out
 [ "$(job_state "$job")" = COMPLETED ]; ok $? "a job over a replaced .so ends well"
-submit -w $n1 --tern=good.yaml -o last.out --wrap 'echo "last $TERN_RECEIPT"'; until_true job_over "$job"
+submit -w $n1 --tern=good.yaml -o last.out --wrap 'echo "last $TERN_MARKER"'; until_true job_over "$job"
 has last.out "last $job.batch." "the slurmd that has the old one runs further jobs"; is "$(node_state)" idle "every node stays idle after the .so is replaced"
 
 # ---- a login host and a node one version apart
@@ -101,8 +101,8 @@ if command -v gcc >/dev/null && build 0 && build 2; then
     cat >skew.sbatch <<X
 #!/bin/bash
 export PATH=/usr/bin:/bin
-echo "batch \$TERN_RECEIPT \$TERN_HEALTH"
-srun --mpi=none --export=ALL -N2 sh -c 'echo "step \$TERN_RECEIPT \$TERN_HEALTH"'
+echo "batch \$TERN_MARKER \$TERN_HEALTH"
+srun --mpi=none --export=ALL -N2 sh -c 'echo "step \$TERN_MARKER \$TERN_HEALTH"'
 PATH=$BIN:${SLURM_PREFIX:+$SLURM_PREFIX/bin:}/usr/bin:/bin tern run
 echo "tern run: \$?"
 X

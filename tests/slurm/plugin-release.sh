@@ -15,8 +15,8 @@ other=$WORK/other.so
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]}\n' >good.yaml
 cat >job.sbatch <<X
 #!/bin/bash
-echo "batch \${TERN_RECEIPT:-none}"
-srun --mpi=none -N2 sh -c 'echo "step \${TERN_RECEIPT:-none}"'
+echo "batch \${TERN_MARKER:-none}"
+srun --mpi=none -N2 sh -c 'echo "step \${TERN_MARKER:-none}"'
 PATH=$BIN:/usr/bin:/bin tern run
 echo "tern run: \$?"
 X

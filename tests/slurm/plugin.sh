@@ -85,13 +85,14 @@ for value in '$(touch pwned)' '`touch pwned`' '; touch pwned;' '%s%n%s%n' '../..
 done
 on squeue -h -t all -n hostile; [ ! -e pwned ] && [ $rc = 0 ] && [ ! -s out ]; ok $? "refused paths run and queue nothing" || cat out err
 
-# ---- accepted: receipt and recipe reach every kind of task
+# ---- accepted: marker and recipe reach every kind of task
 cat >show.sbatch <<'X'
 #!/bin/bash
 export PATH=/usr/bin:/bin
-echo "batch $TERN_RECEIPT $TERN_RECIPE"
+echo "batch $TERN_MARKER $TERN_RECIPE"
+echo "as before 0.4: $TERN_RECEIPT"
 cd /
-srun --mpi=none --export=ALL -N2 bash -c 'echo "step $TERN_RECEIPT $TERN_RECIPE"'
+srun --mpi=none --export=ALL -N2 bash -c 'echo "step $TERN_MARKER $TERN_RECIPE"'
 sbatch -o "$HERE/inner.out" --export=ALL --wrap 'echo "inner $TERN_RECIPE"'
 cd "$HERE/other" && srun --mpi=none --export=ALL -N1 -n1 --tern=good.yaml bash -c 'echo "other $TERN_RECIPE"'
 X
@@ -102,18 +103,19 @@ for export in ALL NONE; do
     submit -N2 --tern=good.yaml --export=$export,HERE="$WORK" -o show.out show.sbatch
     until_true queue_empty
     has show.out "batch $job.batch.1.1 $WORK/good.yaml" "--export=$export: the batch script has marker and absolute path" || cat err
+    has show.out "as before 0.4: $job.batch.1.1" "--export=$export: TERN_RECEIPT is there for tern before 0.4"
     [ "$(grep -c "^step $job.0.1.1 $WORK/good.yaml\$" show.out)" = 2 ]; ok $? "--export=$export: so has every task of a step" || cat show.out
     has inner.out "inner $WORK/good.yaml" "--export=$export: a job submitted from inside inherits the recipe"
     has show.out "other $WORK/other/good.yaml" "--export=$export: a recipe given inside wins"
 done
-on srun --mpi=none -N2 --tern=good.yaml sh -c 'echo "$TERN_RECEIPT $TERN_RECIPE"'
+on srun --mpi=none -N2 --tern=good.yaml sh -c 'echo "$TERN_MARKER $TERN_RECIPE"'
 [ "$(grep -c "\.0\.1\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun without a job carries the recipe" || cat out err
 on salloc -N1 --tern=good.yaml srun --mpi=none sh -c 'echo "$TERN_RECIPE"'
 out_has "$WORK/good.yaml" "srun under salloc carries the recipe"
 printf '#!/bin/bash\nexec %s run\n' "$BIN/tern" >inner.sbatch
 on srun --mpi=none -N1 sbatch --parsable --tern=good.yaml -o inner.out inner.sbatch; job=$(cat out)
 until_true job_over "$job"; [ "$(job_state "$job")" = COMPLETED ]; ok $? "a job submitted by a step has a marker of its own" || cat inner.out
-on srun --mpi=none sh -c 'echo "none:$TERN_RECEIPT$TERN_RECIPE"'; out_has none: "a job without --tern gets nothing"
+on srun --mpi=none sh -c 'echo "none:$TERN_MARKER$TERN_RECIPE"'; out_has none: "a job without --tern gets nothing"
 # On whichever node was free; the line is written as the step ends, which may be after the job's state.
 until_true grep -qF "tern: job $job step 0 task 0: exit 0" "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurmd-*.log
 ok $? "the task's end is in the log of its node" || grep -h 'tern: job' "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurmd-*.log
@@ -126,7 +128,7 @@ echo 'optional /nowhere/tern_spank.so' >"$conf"
 on srun --mpi=none echo fine; status 0 "without the plugin jobs run"; out_has fine
 on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "without the plugin --tern is no option"; err_has '--tern'
 cp kept "$conf"
-printf '#!/bin/bash\nexec env -u TERN_RECEIPT tern run\n' >norec.sbatch
+printf '#!/bin/bash\nexec env -u TERN_MARKER -u TERN_RECEIPT tern run\n' >norec.sbatch
 submit --tern=good.yaml -o norec.out norec.sbatch
 until_true job_over "$job"
 has norec.out 'plugin did not run on node trn1-st-trn1-' "tern run names a node without the plugin"

@@ -19,10 +19,10 @@ job_field() { tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed "s
 over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 
 # ---- a job of four nodes
-recipe good 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME receipt $TERN_RECEIPT cpus $SLURM_CPUS_PER_TASK"
+recipe good 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME marker $TERN_MARKER cpus $SLURM_CPUS_PER_TASK"
 [ $SLURM_PROCID = 0 ] && for s in 1 2 3; do tern metric step=$s loss=$((10 - s)); done; exit 0' 2
 job good -N4; over
-[ "$(grep -c '^rank [0-7] on trn1-st-trn1-[1-4] receipt '"$job"'[.][0-9.]* cpus 64$' good.out)" = 8 ]
+[ "$(grep -c '^rank [0-7] on trn1-st-trn1-[1-4] marker '"$job"'[.][0-9.]* cpus 64$' good.out)" = 8 ]
 ok $? "eight ranks on four nodes, each with its marker and half the node's CPUs" || cat good.out
 for r in 0 1; do has good.out "rank $r on trn1-st-trn1-1"; done
 is "$(last 'outcome, exit_code, job_id, nodes, world, last_step' good)" "done 0 $job trn1-st-trn1-[1-4] 8 3" "the attempt's row"

@@ -9,7 +9,7 @@
 static int check(const char *marker, struct tern_err *err)
 {
     *err = (struct tern_err){0};
-    setenv("TERN_RECEIPT", marker, 1);
+    setenv("TERN_MARKER", marker, 1);
     return tern_task_check_marker(false, err);
 }
 
@@ -32,6 +32,12 @@ static void test_marker(void)
     ok(check("4711.0", &err) < 0, "half a marker is refused");
     ok(check(newer, &err) < 0 && strstr(err.text, "does not work with this tern"),
        "a plugin of another major version is refused: %s", err.text);
+    setenv("TERN_RECEIPT", own, 1);
+    ok(check(other, &err) == 0,
+       "a plugin before 0.4 sets TERN_RECEIPT beside an inherited marker: %s", err.text);
+    setenv("TERN_RECEIPT", other, 1);
+    ok(check(own, &err) == 0,
+       "an inherited TERN_RECEIPT beside the task's own marker is no error: %s", err.text);
     free(own);
     free(other);
     free(step);

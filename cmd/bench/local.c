@@ -88,14 +88,14 @@ static void reap(struct ranks *r, int flags)
 int bench_local(int n, int (*body)(const struct tern_fabric_options *o, struct tern_err *err),
                 struct tern_err *err)
 {
-    struct tern_wire_rendezvous *meeting = tern_wire_rendezvous_open("127.0.0.1", n, err);
+    struct tern_wire_rendezvous *rendezvous = tern_wire_rendezvous_open("127.0.0.1", n, err);
     struct ranks r = {.pid = tern_alloc((size_t)n, sizeof *r.pid, "the ranks", err)};
     int rc = -1;
 
-    if (meeting && r.pid)
-        rc = start(&r, n, tern_wire_rendezvous_address(meeting), body, err);
-    while (rc == 0 && r.left > 0 && (rc = tern_wire_rendezvous_step(meeting, err)) == 0) {
-        struct pollfd p = {tern_wire_rendezvous_fd(meeting), POLLIN, 0};
+    if (rendezvous && r.pid)
+        rc = start(&r, n, tern_wire_rendezvous_address(rendezvous), body, err);
+    while (rc == 0 && r.left > 0 && (rc = tern_wire_rendezvous_step(rendezvous, err)) == 0) {
+        struct pollfd p = {tern_wire_rendezvous_fd(rendezvous), POLLIN, 0};
         poll(&p, 1, 20);
         reap(&r, WNOHANG);
     }
@@ -104,6 +104,6 @@ int bench_local(int n, int (*body)(const struct tern_fabric_options *o, struct t
             kill(r.pid[i], SIGKILL);
     reap(&r, 0);
     free(r.pid);
-    tern_wire_rendezvous_close(meeting);
+    tern_wire_rendezvous_close(rendezvous);
     return rc < 0 ? -1 : r.worst;
 }

@@ -232,7 +232,7 @@ static int gather(const struct search *f, const void *in, void *out, size_t byte
     return 0;
 }
 
-static int find_mates(struct search *f, struct tern_err *err)
+static int find_node_peers(struct search *f, struct tern_err *err)
 {
     int32_t mine = f->o->node, *all = tern_alloc((size_t)f->size, sizeof *all, "nodes", err);
 
@@ -490,7 +490,7 @@ int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ck
     const struct proposal *best = NULL;
     uint64_t before = UINT64_MAX;
     unsigned char *parts = NULL;
-    int rc = all ? find_mates(&f, err) : -1;
+    int rc = all ? find_node_peers(&f, err) : -1;
 
     while (rc == 0) {
         propose(&f, before, &mine);

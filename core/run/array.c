@@ -124,20 +124,20 @@ static const char *value_of(const struct tern_run_array *a, size_t k, size_t i)
     return a->keys[k].values[i % a->keys[k].n];
 }
 
-/* Its settings without key `but`; NULL when none is left. */
-static char *words_but(const struct tern_run_array *a, size_t i, size_t but)
+/* Its settings, but not key `without`; NULL when none is left. */
+static char *settings_without(const struct tern_run_array *a, size_t i, size_t without)
 {
     struct tern_buf b = {0};
 
     for (size_t k = 0; k < a->n_keys; k++)
-        if (k != but)
+        if (k != without)
             tern_buf_printf(&b, "%s%s=%s", b.len ? "," : "", a->keys[k].name, value_of(a, k, i));
     return b.data;
 }
 
 char *tern_run_array_describe(const struct tern_run_array *a, size_t i)
 {
-    return words_but(a, i, a->n_keys);
+    return settings_without(a, i, a->n_keys);
 }
 
 static void keep_only(char *s, const char *allowed)
@@ -187,20 +187,20 @@ static char *name_of(const struct tern_run_array *a, size_t i, const char *base)
 }
 
 /* "optimizer.lr=1e-4", and the member's number when that was cut; NULL when members differ only
- * in key `but`. */
-static char *folder_of(const struct tern_run_array *a, size_t i, size_t but)
+ * in key `without`. */
+static char *folder_of(const struct tern_run_array *a, size_t i, size_t without)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "._-=,+";
-    char *words = words_but(a, i, but);
+    char *settings = settings_without(a, i, without);
 
-    if (!words)
+    if (!settings)
         return NULL;
-    if (strlen(words) <= FOLDER_MAX_BYTES && strspn(words, plain) == strlen(words))
-        return words;
-    keep_only(words, plain);
-    char *folder = tern_strf("%.*s.%zu", FOLDER_MAX_BYTES, words, i);
-    free(words);
+    if (strlen(settings) <= FOLDER_MAX_BYTES && strspn(settings, plain) == strlen(settings))
+        return settings;
+    keep_only(settings, plain);
+    char *folder = tern_strf("%.*s.%zu", FOLDER_MAX_BYTES, settings, i);
+    free(settings);
     return folder;
 }
 
@@ -220,15 +220,15 @@ static int add_folder(struct tern_run_array *a, size_t i, const char *name, cons
 {
     const size_t given = key_of(a, name);
     const char *below = given < a->n_keys ? value_of(a, given, i) : base;
-    char *words = folder_of(a, i, given);
+    char *folder = folder_of(a, i, given);
     int rc = 0;
 
-    if (below && words) {
-        char *dir = tern_fs_join(below, words);
+    if (below && folder) {
+        char *dir = tern_fs_join(below, folder);
         rc = add(a, settings, tern_yaml_setting(name, dir), err);
         free(dir);
     }
-    free(words);
+    free(folder);
     return rc;
 }
 

@@ -14,7 +14,7 @@ enum {
     SLOTS = 32,
     THREADS = 4,
     THREADS_MAX = 64,
-    WISHES = 4096,
+    REQUESTS = 4096,
     WRONG_MAX = 4, /* times that a block is fetched whose checksum is wrong */
 };
 
@@ -41,13 +41,13 @@ struct tern_store_reader {
     uint32_t *crc; /* of blocks from origin to crc_end; or NULL */
     uint64_t crc_end;
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed, wished;
+    pthread_cond_t changed, requested;
     struct slot *slots;
     unsigned n_slots, n_threads, threads;
     uint64_t tick;
     uint8_t *flags; /* of each block */
-    uint64_t wishes[WISHES];
-    size_t first_wish, n_wishes, max_wishes;
+    uint64_t requests[REQUESTS];
+    size_t first_request, n_requests, max_requests;
     bool closing;
     pthread_t thread[THREADS_MAX];
     struct tern_store_ahead ahead;
@@ -278,13 +278,13 @@ static void *work(void *ctx)
 
     pthread_mutex_lock(&r->lock);
     while (!r->closing) {
-        if (r->n_wishes == 0) {
-            pthread_cond_wait(&r->wished, &r->lock);
+        if (r->n_requests == 0) {
+            pthread_cond_wait(&r->requested, &r->lock);
             continue;
         }
-        const uint64_t block = r->wishes[r->first_wish];
-        r->first_wish = (r->first_wish + 1) % WISHES;
-        r->n_wishes--;
+        const uint64_t block = r->requests[r->first_request];
+        r->first_request = (r->first_request + 1) % REQUESTS;
+        r->n_requests--;
         if (!(r->flags[block] & HERE))
             fulfil(r, block);
     }
@@ -303,18 +303,18 @@ void tern_store_reader_want(struct tern_store_reader *r, uint64_t at, size_t len
             continue;
         /* On the disk it stays; in memory it may be gone. */
         const bool here = (*f & HERE) && (r->cache || slot_of(r, b));
-        if (!here && r->n_wishes >= r->max_wishes)
+        if (!here && r->n_requests >= r->max_requests)
             break;
         *f = (uint8_t)(WANTED | (here ? HERE : 0));
         r->ahead.ready += here;
         if (here)
             continue;
         r->ahead.pending++;
-        r->wishes[(r->first_wish + r->n_wishes++) % WISHES] = b;
+        r->requests[(r->first_request + r->n_requests++) % REQUESTS] = b;
         if (r->n_threads < r->threads &&
             pthread_create(&r->thread[r->n_threads], NULL, work, r) == 0)
             r->n_threads++;
-        pthread_cond_signal(&r->wished);
+        pthread_cond_signal(&r->requested);
     }
     pthread_mutex_unlock(&r->lock);
 }
@@ -374,7 +374,7 @@ struct tern_store_reader *tern_store_reader_open(const char *url,
     how = how ? how : &plain;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    pthread_cond_init(&r->wished, NULL);
+    pthread_cond_init(&r->requested, NULL);
     r->origin = how->origin;
     r->block_bytes = how->block_bytes ? how->block_bytes : BLOCK;
     r->n_slots = how->blocks ? how->blocks : SLOTS;
@@ -392,7 +392,7 @@ struct tern_store_reader *tern_store_reader_open(const char *url,
         goto fail;
     r->n_blocks = r->head.bytes ? block_of(r, r->head.bytes - 1) + 1 : 0;
     r->cache = tern_store_cache_open();
-    r->max_wishes = r->cache && *r->head.etag ? WISHES : r->n_slots / 2;
+    r->max_requests = r->cache && *r->head.etag ? REQUESTS : r->n_slots / 2;
     if (make_slots(r, err) < 0)
         goto fail;
     return r;
@@ -414,7 +414,7 @@ void tern_store_reader_close(struct tern_store_reader *r)
     tern_store_halt(r->store);
     pthread_mutex_lock(&r->lock);
     r->closing = true;
-    pthread_cond_broadcast(&r->wished);
+    pthread_cond_broadcast(&r->requested);
     pthread_mutex_unlock(&r->lock);
     for (unsigned i = 0; i < r->n_threads; i++)
         pthread_join(r->thread[i], NULL);
@@ -427,7 +427,7 @@ void tern_store_reader_close(struct tern_store_reader *r)
     tern_store_cache_close(r->cache);
     tern_store_close(r->store);
     pthread_cond_destroy(&r->changed);
-    pthread_cond_destroy(&r->wished);
+    pthread_cond_destroy(&r->requested);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }

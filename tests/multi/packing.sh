@@ -51,7 +51,7 @@ tern ledger sql --ledger mix -r latest -n -P "select sum(value) from step where 
 is "$(jq '[.mix[].tokens] | add' out)" "$(printf '%.0f' "$(cat step_tokens)")" "the ledger: tokens of all sets are those that steps learnt"
 run tern data plan mix.yaml --json
 is "$(jq -c '[.sources[] | [.samples, .tokens]] | sort' out)" \
-    "$(tern ledger show --ledger mix --json | jq -c '[.mix[] | [.samples, .tokens]] | sort')" "tern data plan foretold it"
+    "$(tern ledger show --ledger mix --json | jq -c '[.mix[] | [.samples, .tokens]] | sort')" "tern data plan predicted it"
 tern ledger show --ledger mix --json >mix.json
 run tern ledger show --ledger mix --mix
 status 0

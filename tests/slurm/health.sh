@@ -1,5 +1,5 @@
 #!/bin/bash
-# Health in a real Slurm: the gate before a launch, drains and what undoes them, replacement, smoke.
+# Health in a real Slurm: the preflight before a launch, drains and what undoes them, replacement, smoke.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/reach.sh"
@@ -14,7 +14,7 @@ resume() { on scontrol update nodename="$N-$1" state=resume; }
 printf '#!/bin/bash\nexec tern run run.yaml\n' >job.sbatch
 # recipe [LAUNCH]: of a workload that tells its nodes
 recipe() {
-    printf 'version: 1\nname: gate\nledger: {dir: ledger}\nlaunch: {restarts: 2, %s}\nworkload: {command: [bash, -c, "echo rank on $SLURMD_NODENAME"], tasks_per_node: 1}\n' "${1-spares: 1}" >run.yaml
+    printf 'version: 1\nname: preflight\nledger: {dir: ledger}\nlaunch: {restarts: 2, %s}\nworkload: {command: [bash, -c, "echo rank on $SLURMD_NODENAME"], tasks_per_node: 1}\n' "${1-spares: 1}" >run.yaml
 }
 job() { rm -f job.out; submit --exclusive --no-kill --open-mode=append -o job.out "$@" job.sbatch; for _ in 1 2 3 4 5; do until_true job_over "$job" && return; done; }
 ranks() { sed -n "s/^rank on $N-//p" job.out | sort | tr '\n' ' ' | sed 's/ $//'; }

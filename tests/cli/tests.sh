@@ -34,6 +34,24 @@ is "$(tail -n 1 out)" "6 passed, 0 failed, 2 skipped" "a stage that is not run a
 out_has 'two: passed at this commit before'
 run "$ROOT/tests/all" nonsense; status 2 "tests/all of a stage that is not there"; one_line; err_has 'tests/all -n lists them'
 
+# ---- HACKING's table has each stage of tests/all and no other, and knows which of them CI runs
+if [ -e "$ROOT/HACKING.md" ]; then
+    table() { awk '/^\| stage \|/ {on = 1} !/^\|/ {on = 0} on' "$ROOT/HACKING.md"; }
+    names() { grep -o '`[a-z0-9-]*`' | tr -d '`' | sort; }
+    stages() { sed -n 's/^stage \([a-z0-9-]*\) .*/\1/p' "$1" | sort; }
+    table | cut -d '|' -f 2 | names >told
+    stages "$ROOT/tests/all" >there
+    [ "$(wc -l <there)" -gt 10 ]; ok $? "tests/all has stages"
+    is "$(comm -13 told there)" "" "each stage of tests/all has a row in HACKING's table"
+    is "$(comm -23 told there)" "" "HACKING's table has no stage that tests/all lacks"
+    if [ -e "$ROOT/.ci/run" ]; then
+        table | awk -F '|' '$5 ~ /[a-z]/' | cut -d '|' -f 2 | names >told
+        stages "$ROOT/.ci/run" | grep -xFf there >in_ci
+        is "$(comm -13 told in_ci)" "" "each stage of .ci/run is marked in HACKING's table"
+        is "$(table | awk -F '|' '$5 ~ /[a-z]/ {sub(",.*", "", $2); print $2}' | names | comm -23 - in_ci)" "" "HACKING's table marks no stage that .ci/run lacks"
+    fi
+fi
+
 # ---- what make would link again when one file has changed
 of=${TERN_BUILD:-$ROOT/build}
 of=${of#"$ROOT"/} # as make was told

@@ -55,12 +55,31 @@ fi
 # ---- what make would link again when one file has changed
 of=${TERN_BUILD:-$ROOT/build}
 of=${of#"$ROOT"/} # as make was told
-again() { # FILE
-    make -C "$ROOT" -n -s O="$of" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} -W "$1" tests-float 2>err |
-        grep -o -- "-o $of/bin/[a-z-]*" | sed 's,.*/,,' | sort -u >out
+links() { # MAKE'S-OPTIONS...: the programs that it would link
+    make -C "$ROOT" -n -s O="$of" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} "$@" tests-float 2>err |
+        grep -oE -- "-o $of/(bin|tests/unit|tests/tools)/[a-z0-9_-]+ " | sed "s,^-o $of/,,; s, \$,," | sort -u
 }
+links >anyway # what is not built, or not up to date
+again() { # FILE
+    links -W "$1" | comm -23 - anyway >links
+    sed -n 's,^bin/,,p' links >out
+}
+# Test programs that hold a global symbol of an object, by nm.  A program of no room depends on all archives.
+built=${TERN_BUILD:-$ROOT/build}
+of_room() { grep -q '/core/' "$built/used/$1" 2>/dev/null; }
+holders() { # OBJECT
+    local symbols program
+    symbols=$(nm -g --defined-only "$built/$1" | awk 'NF == 3 {print $3}')
+    (cd "$built" && ls tests/unit/* tests/tools/*) | grep -v '[.]\|-f64$' | while read -r program; do
+        of_room "$program" && nm -g --defined-only "$built/$program" 2>/dev/null | awk '{print $NF}' | grep -qxF "$symbols" && echo "$program"
+    done | sort | comm -23 - anyway
+}
+tests_again() { grep '^tests/' links | while read -r program; do of_room "$program" && echo "$program"; done; }
 again core/convert/hf.c
 is "$(tr '\n' ' ' <out)" "tern-ckpt " "a file of one program: that program is linked again"
+holders core/convert/hf.o >holders
+is "$(tests_again)" "$(cat holders)" "a file of one room: the test programs that hold it are linked again, and no other"
+[ -s anyway ] || { [ -s holders ] && [ "$(wc -l <holders)" -lt 10 ]; }; ok $? "a file of one room is in few test programs" || cat holders
 again core/base/err.c
 [ "$(wc -l <out)" -ge 15 ]; ok $? "a file of all programs: all are linked again" || cat out err
 again plugins/spank/check.c

@@ -3,6 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/vcluster/cause.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
 #include "core/vcluster/rootfs.h"
@@ -99,6 +100,18 @@ pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const 
 
 /* ------------------------------------------------------------------ a node's first process */
 
+static int munged_failed(const struct tern_vcluster_plan *p, bool ended, const char *log,
+                         struct tern_err *err)
+{
+    char words[400] = "";
+
+    tern_vcluster_cause_words(p, "supervisor.log", "munged", words, sizeof words);
+    tern_vcluster_cause_words(p, log, "", words, sizeof words);
+    return tern_err_set(err, TERN_FAILED, "%s %s%s%s", p->munged,
+                        ended ? "ended while starting" : "does not listen", *words ? ": " : "",
+                        words);
+}
+
 /* Until munged listens. */
 static int await_munged(const struct tern_vcluster_plan *p, pid_t pid, const char *log,
                         struct tern_err *err)
@@ -116,8 +129,7 @@ static int await_munged(const struct tern_vcluster_plan *p, pid_t pid, const cha
             return 0;
         bool ended = waitpid(pid, NULL, WNOHANG) == pid;
         if (ended || tern_clock_boot_ns() > end)
-            return tern_err_set(err, TERN_FAILED, "munged %s; its words are in log/%s",
-                                ended ? "ended while starting" : "does not listen", log);
+            return munged_failed(p, ended, log, err);
         tern_clock_sleep_ns(2000000);
     }
 }

@@ -226,47 +226,6 @@ static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
     return rc;
 }
 
-/* Folders that /tmp and /run of the nodes would hide: the caller's list, the current folder, HOME,
- * and those of the programs and the plugin. */
-static int list_share(struct tern_vcluster_plan *p, const struct tern_vcluster_options *o,
-                      struct tern_err *err)
-{
-    size_t n = 0;
-    char *slurm = tern_fs_dirname(p->bin);
-    const char *own[4] = {".", getenv("HOME"), slurm, NULL};
-
-    for (const char *const *s = o->share; s && *s; s++)
-        n++;
-    p->share = tern_alloc(n + 5, sizeof *p->share, "folders", err);
-    if (!p->share) {
-        free(slurm);
-        return -1;
-    }
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        char *path = realpath(o->share[i], NULL);
-        if (!path) {
-            free(slurm);
-            return tern_err_sys(err, "--share %s", o->share[i]);
-        }
-        p->share[k++] = path;
-    }
-    /* build/bin/tern-cluster -> build, which holds build/plugins too */
-    char *bin = tern_fs_self_dir(), *top = bin ? tern_fs_dirname(bin) : NULL;
-    own[3] = top;
-    for (int i = 0; i < 4; i++) {
-        char *path = own[i] ? realpath(own[i], NULL) : NULL;
-        if (path && strcmp(path, "/") != 0)
-            p->share[k++] = path;
-        else
-            free(path);
-    }
-    free(bin);
-    free(top);
-    free(slurm);
-    return 0;
-}
-
 int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layout *l,
                             const struct tern_vcluster_options *o, struct tern_err *err)
 {
@@ -277,7 +236,7 @@ int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layo
     gethostname(p->host, sizeof p->host - 1);
     p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
     if (!p->dir || tern_vcluster_programs_find(p, o->slurm, o->accounting, err) < 0 ||
-        list_nodes(p, err) < 0 || list_share(p, o, err) < 0) {
+        list_nodes(p, err) < 0 || tern_vcluster_folders_list(p, o, err) < 0) {
         tern_vcluster_plan_free(p);
         return -1;
     }

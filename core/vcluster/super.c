@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/vcluster/accounting.h"
+#include "core/vcluster/cause.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
@@ -76,32 +77,14 @@ static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
     return write_map("/proc/self/gid_map", line, err);
 }
 
-/* The last error in a log; `to` stays where there is none. */
-static void last_words(const struct tern_vcluster_plan *p, const char *log, char *to, size_t n)
-{
-    char *path = tern_strf("%s/log/%s",
-                           p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_VCLUSTER_ROOT_STATE, log);
-    FILE *f = fopen(path, "r");
-    char line[400];
-
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strcasestr(line, "error") || strcasestr(line, "fatal"))
-            snprintf(to, n, "%s", line);
-    }
-    if (f)
-        fclose(f);
-    free(path);
-}
-
 static int daemon_failed(const struct super *s, const char *what, const char *log, bool ended,
                          struct tern_err *err)
 {
     char words[400] = "";
 
-    last_words(s->plan, "supervisor.log", words,
-               sizeof words); /* errors before the daemon opened its log */
-    last_words(s->plan, log, words, sizeof words);
+    /* Errors from before the daemon opened its log. */
+    tern_vcluster_cause_words(s->plan, "supervisor.log", "", words, sizeof words);
+    tern_vcluster_cause_words(s->plan, log, "", words, sizeof words);
     return tern_err_set(err, TERN_FAILED, "%s %s%s%s", what,
                         ended ? "ended while starting" : "does not listen in time (--timeout)",
                         *words ? ": " : "", words);

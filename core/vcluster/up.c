@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/slurm/slurm.h"
+#include "core/vcluster/cause.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/enter.h"
 #include "core/vcluster/refused.h"
@@ -172,38 +173,17 @@ static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
     return rc;
 }
 
-/* Without namespaces all nodes have one host name, which a Slurm accepts once unless it was built
- * for several slurmd a machine.  Some releases call such nodes idle, and no step reaches them. */
-static int check_several(const struct tern_vcluster_plan *p, struct tern_err *err)
-{
-    char *path = tern_strf("%s/log/slurmctld.log", p->dir), *text = NULL;
-    size_t len;
-    int rc = 0;
-
-    if (p->mode == TERN_VCLUSTER_PLAIN && tern_fs_read(path, 16 << 20, &text, &len, NULL) == 0 &&
-        (strstr(text, "Duplicated NodeHostName") || /* from 25.05 on; and to 24.11: */
-         strstr(text, "At least as many NodeAddr are required as NodeName")))
-        rc = tern_err_set(err, TERN_FAILED,
-                          "%s was built without --enable-multiple-slurmd, and runs several nodes "
-                          "in namespaces only",
-                          p->slurmctld);
-    free(text);
-    free(path);
-    return rc;
-}
-
-/* The log tells long before the deadline that nodes will never be idle. */
+/* The logs tell long before the deadline that nodes will never be idle. */
 static int await_idle_or_reason(const struct tern_vcluster_plan *p, const struct guard *g,
                                 int64_t deadline_ns, struct tern_err *err)
 {
     const int64_t look_ns = INT64_C(3000000000);
 
     for (;;) {
-        int64_t until =
-            p->mode == TERN_VCLUSTER_PLAIN ? tern_clock_boot_ns() + look_ns : deadline_ns;
+        const int64_t until = tern_clock_boot_ns() + look_ns;
         int rc = await_idle(p, g, until < deadline_ns ? until : deadline_ns, err);
         bool final = rc == 0 || err->code != TERN_TEMPFAIL || until >= deadline_ns;
-        if (check_several(p, err) < 0)
+        if (tern_vcluster_cause_find(p, rc == 0, err) < 0)
             return -1;
         if (final)
             return rc;
@@ -233,7 +213,7 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
     if (word.code) {
         *refused = word.refused;
         tern_err_set(err, (enum tern_code)word.code, "%s", word.text);
-        check_several(p, err); /* names the cause if it is this one */
+        tern_vcluster_cause_several(p, err); /* names the cause if it is this one */
         goto out;
     }
     if (await_idle_or_reason(p, g, deadline, err) < 0)

@@ -9,7 +9,8 @@ for d in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin; do
 done
 export DEMO_NAME=tern-demo-$$ DEMO_STEPS=3
 PATH=${SLURM_PREFIX:+$SLURM_PREFIX/bin:$SLURM_PREFIX/sbin:}$WORK/bin
-tap_cleanup='"$BIN/tern" cluster down $DEMO_NAME 2>/dev/null'
+finish() { "$BIN/tern" cluster down $DEMO_NAME 2>/dev/null; }
+tap_cleanup=finish
 demo() { run "$ROOT/cluster-templates/trn1-4/demo" "$@" "$BIN"; }
 
 mkdir -p mine/general mine/domain; printf 'too little\n' >mine/general/one
@@ -19,8 +20,8 @@ err_has "DEMO_TEXT=FOLDER" "the error says how much text the demo wants, and whe
 
 demo "$WORK/demo"
 status 0 "the demo runs without Debian's packages" || tail -n 30 out
-out_has "this machine's documentation (general) and Python's library (domain)"
-out_has "800 BPE pieces that were made before"
+out_has "this machine's documentation (general) and Python's library (domain)" "the demo says which texts it trains on"
+out_has "800 BPE pieces that were made before" "the demo says whose tokenizer it takes"
 grep -qE '^domain +[0-9]+ +[0-9.]+ +[0-9.]+' out; ok $? "the demo prints the domain's perplexity before and after" || tail -n 60 out
 grep -qE ' cpt +done ' out; ok $? "the ledger lists the second job's run as done" || tail -n 60 out
 demo --clean "$WORK/demo"

@@ -7,7 +7,7 @@
 [ -z "${TERN_SANITIZE-}" ] || export ASAN_OPTIONS=detect_leaks=0
 mkdir p; sed 's/Count: 4/Count: 2/' "$ROOT/cluster-templates/trn1-4/cluster.yaml" >p/cluster.yaml
 C=prefix-$$
-finish() { tern cluster down $C; } >/dev/null 2>&1
+finish() { tern cluster down $C; rm -rf "$WORK-munge"; } >/dev/null 2>&1
 tap_cleanup=finish
 up() { run timeout 100 tern cluster up p/cluster.yaml --name $C "$@"; }
 on() { run tern cluster exec $C -- "$@"; }
@@ -50,6 +50,18 @@ done
 run tern cluster node trn1-st-trn1-2 --power off --cluster $C; run tern cluster node trn1-st-trn1-2 --power on --cluster $C; status 0 "a node goes and comes back"
 run tern cluster exec --node trn1-st-trn1-2 $C -- sh -c 'until munge -n 2>/dev/null | unmunge >/dev/null 2>&1; do sleep 0.05; done'; status 0 "a node that comes back has a munged"
 finish
+
+# ---- MUNGE in a place of its own, which the nodes' own /tmp would hide
+mkdir -p "$WORK-munge/sbin"; ln -s "$(real munged)" "$WORK-munge/sbin/munged"
+PATH=$WORK-munge/sbin:$PATH up; status 0 "a munged in a folder under /tmp: up" || cat err
+finish
+mkdir broken # the head's starts, the nodes' do not
+printf '#!/bin/sh\ncase "$*" in */munged.log*) exec %s "$@" ;; esac\necho "munged: Error: Out of luck" >&2\nexit 1\n' "$(real munged)" >broken/munged
+chmod +x broken/munged
+PATH=$WORK/broken:$PATH up; status 1 "a munged that ends on the nodes is an error, and no wait until the limit"
+grep -qE "trn1-st-trn1-[12]: $WORK/broken/munged ended while starting: munged: Error: Out of luck" err
+ok $? "the error names node, program and its last words" || cat err
+one_line
 
 # ---- a machine without /etc/slurm, as where Slurm lies in /opt/slurm
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then

@@ -57,8 +57,9 @@ out_has "scontrol show config"
 [ -s pre/share/man/man3/libtern-ledger.3 ] && [ -s pre/share/man/man3/tern_log_open.3 ]; ok $? "and those of libtern-ledger's functions"
 module=$(ls pre/share/tern/modulefiles/tern/*.lua)
 is "${module##*/}" "$(tern --version | cut -d' ' -f2).lua" "a module file for Lmod, named for the version"
-if command -v lua >/dev/null; then # with what Lmod gives it
-    lua -e 'function help() end whatis = help; conflict = help
+lua=$(command -v lua || command -v lua5.4 || command -v lua5.3)
+if [ -n "$lua" ]; then # with what Lmod gives it
+    "$lua" -e 'function help() end whatis = help; conflict = help
         function pathJoin(a, b) return a .. "/" .. b end
         function prepend_path(name, path) print(name .. "=" .. path) end
         dofile(arg[1])' "$module" >module 2>&1

@@ -11,8 +11,10 @@
 
 struct tern_ledger_apply;
 
-/* The kind of the event of a run with more names than are kept. */
+/* The kind of the event of a run with more names than are kept, and its row.  No spool has one. */
 #define TERN_APPLY_LIMIT "limit"
+#define TERN_APPLY_LIMIT_ROW                                                                       \
+    "writer_id = 0 AND seq = 0 AND writer = 'fold' AND kind = '" TERN_APPLY_LIMIT "'"
 
 /* `points` false: values of steps count for "newest" only and are not stored. */
 struct tern_ledger_apply *tern_ledger_apply_new(sqlite3 *db, bool points, struct tern_err *err);

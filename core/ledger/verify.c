@@ -25,7 +25,9 @@ static const char *const contents[] = {
     " ON p.metric_id = m.id ORDER BY m.name, p.attempt, p.step",
     "SELECT * FROM checkpoint ORDER BY path",
     "SELECT * FROM eval ORDER BY attempt, step, set_name",
-    "SELECT * FROM event ORDER BY writer_id, seq",
+    "SELECT * FROM event WHERE NOT (" TERN_APPLY_LIMIT_ROW ") ORDER BY writer_id, seq",
+    /* Which record came first over the limit depends on the order of folds. */
+    "SELECT severity, node, text FROM event WHERE " TERN_APPLY_LIMIT_ROW,
     "SELECT * FROM param ORDER BY attempt, name",
     "SELECT * FROM health ORDER BY writer_id, seq",
     "SELECT * FROM ingest ORDER BY file",
@@ -36,24 +38,9 @@ static const char *const contents[] = {
     NULL,
 };
 
-/* Of too many names, the order of folding decides which are kept, and which event reports it. */
-static bool over_limit(sqlite3 *db)
-{
-    return tern_ledger_db_int(db, "SELECT count(*) FROM event WHERE kind = '" TERN_APPLY_LIMIT "'",
-                              0) > 0;
-}
-
 static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *err)
 {
-    const char *some[sizeof contents / sizeof *contents];
-    const bool part = over_limit(db);
-    size_t n = 0;
-
-    for (const char *const *sql = contents; *sql; sql++)
-        if (!part || (!strstr(*sql, "metric") && !strstr(*sql, "FROM event")))
-            some[n++] = *sql;
-    some[n] = NULL;
-    return tern_ledger_digest(db, some, /* bind= */ NULL, out, err);
+    return tern_ledger_digest(db, contents, /* bind= */ NULL, out, err);
 }
 
 /* ---------------------------------------------------------------- spools */
@@ -215,32 +202,58 @@ static const char sql_newer[] =
     "UPDATE attempt SET recipe = NULL; UPDATE run SET created_ns = NULL; UPDATE checkpoint SET"
     " bytes = 0, shards = 0, manifest_sha256 = NULL, sized_ns = 0";
 
+/* A rebuild.  Of too many names the order of folds decides which are kept: here those that `ours`
+ * (NULL: none) has. */
+static int rebuild(const char *ledger_dir, const char *run_id, sqlite3 *ours, sqlite3 **ret_anew,
+                   struct tern_err *err)
+{
+    const bool over =
+        ours &&
+        tern_ledger_db_int(ours, "SELECT count(*) FROM event WHERE " TERN_APPLY_LIMIT_ROW, 0) > 0;
+    sqlite3 *db = NULL;
+    bool changed;
+    int rc = tern_ledger_db_new(tern_schema_run, &db, err);
+
+    if (rc == 0 && over)
+        rc = tern_ledger_db_copy(ours,
+                                 "SELECT id, name, NULL, NULL, NULL, 0, 0 FROM metric ORDER BY id",
+                                 db, "metric", err);
+    if (rc == 0)
+        rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, &changed, err);
+    if (rc == 0 && over) /* names that the spools do not have */
+        rc = tern_ledger_db_exec(db, "DELETE FROM metric WHERE attempt IS NULL", err);
+    if (rc == 0)
+        *ret_anew = db;
+    else
+        sqlite3_close(db);
+    return rc;
+}
+
 /* The snapshot with the tail laid over it, against a rebuild. */
 static int compare(struct verify *v, const char *ledger_dir, const char *run_id, const char *path,
                    struct tern_err *err)
 {
     sqlite3 *ours = NULL, *anew = NULL;
-    struct tern_ledger_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp = {0};
     struct tern_err why = {0};
     uint8_t a[TERN_SHA256_BYTES] = {0}, b[TERN_SHA256_BYTES] = {1};
     bool changed;
     int rc = -1;
 
-    if (tern_ledger_db_new(tern_schema_run, &anew, err) < 0 ||
-        tern_ledger_fold_tail(ledger_dir, run_id, anew, true, &changed, err) < 0 ||
-        check_sense(v, run_id, anew, err) < 0 || tell_lost(v, run_id, anew, err) < 0 ||
-        digest(anew, b, err) < 0)
+    /* A damaged database may fail anywhere: that is a finding. */
+    const bool read = path &&
+                      tern_ledger_db_load(path, tern_schema_run, &ours, &stamp, &why) == 0 &&
+                      tern_ledger_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) == 0;
+    if (rebuild(ledger_dir, run_id, read ? ours : NULL, &anew, err) < 0 ||
+        check_sense(v, run_id, anew, err) < 0 || tell_lost(v, run_id, anew, err) < 0)
         goto out;
-    rc = 0;
-    if (!path)
+    /* What an older tern did not take from the spools is no finding. */
+    if (stamp.older && tern_ledger_db_exec(anew, sql_newer, err) < 0)
         goto out;
-    /* A damaged database may fail anywhere: that is a finding.  What an older tern did not take
-     * from the spools is none. */
-    if (tern_ledger_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
-        tern_ledger_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
-        (stamp.older &&
-         (tern_ledger_db_exec(anew, sql_newer, err) < 0 || digest(anew, b, err) < 0 ||
-          tern_ledger_db_exec(ours, sql_newer, &why) < 0)) ||
+    rc = digest(anew, b, err);
+    if (rc < 0 || !path)
+        goto out;
+    if (!read || (stamp.older && tern_ledger_db_exec(ours, sql_newer, &why) < 0) ||
         digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
         v->check.damaged++;
         tern_buf_printf(v->findings,

@@ -33,9 +33,14 @@ enum {
     TRY_S = 3,
     REST_S = 2,     /* between two queries of a watcher that are answered */
     QUERY_MS = 200, /* for an answer to one of them */
-    FREED_S =
-        25, /* until Slurm has released the other nodes: slurmstepd tries to reach the srun that
-               is gone (12 s), and slurmd checks for its end at growing intervals (8 s) */
+    /* slurmstepd tells the srun that is gone of each end: six times within TCPTimeout each, and
+     * between them 2.3 s.  It tries once more for each 1024 nodes. */
+    TELLS = 6,
+    TELLS_NODES = 1024,
+    /* Until Slurm has released the other nodes, besides: those pauses, and slurmd's next check,
+     * once a second at first, and every 10 s from the tenth on. */
+    FREED_S = 13,
+    TCP_TIMEOUT_S = 2, /* Slurm's default */
     BEGIN_LOOKS = 10, /* a tenth of a second apart */
 };
 
@@ -43,7 +48,8 @@ struct orphan {
     struct tern_task_beacon_asker beacon;
     struct tern_slurm_node_address slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
-    int turn; /* of this node among those that query the beacon */
+    int turn;           /* of this node among those that query the beacon */
+    int64_t released_s; /* from the requeue until Slurm has released the nodes */
 };
 
 static int64_t number(const char *name, int64_t otherwise)
@@ -52,6 +58,16 @@ static int64_t number(const char *name, int64_t otherwise)
     int64_t v;
 
     return s && tern_str_int(s, 0, INT32_MAX, &v) == 0 ? v : otherwise;
+}
+
+/* No process of the job can wait for that and let it begin then: Slurm waits for their ends. */
+static int64_t released_s(void)
+{
+    const int64_t tells = TELLS + number("SLURM_NNODES", 1) / TELLS_NODES;
+    int timeout_s = TCP_TIMEOUT_S;
+
+    tern_slurm_tcp_timeout_load(&timeout_s, NULL);
+    return tells * timeout_s + FREED_S;
 }
 
 enum life { SILENT, REFUSES, ANSWERS };
@@ -138,13 +154,14 @@ static enum found look_at_job(const struct orphan *o, bool *requeue)
 
 /* The controller may take seconds to answer (without slurmdbd, when the job has lost the node
  * already).  It completes the request without this process, too. */
-static void begin(const struct orphan *o, time_t when)
+static void begin(const struct orphan *o)
 {
+    const time_t now = time(NULL);
     struct tern_err err = {0};
     pid_t pid = fork();
 
     if (pid == 0) {
-        if (tern_slurm_job_set_begin(o->job, when, &err) < 0)
+        if (tern_slurm_job_set_begin(o->job, now + o->released_s, &err) < 0)
             tern_warn("%s", err.text);
         _exit(0);
     }
@@ -175,7 +192,7 @@ static void queue_again(const struct orphan *o)
         return;
     }
     tern_warn("node %s does not answer; job %" PRIu32 " is queued again", o->beacon.node, o->job);
-    begin(o, time(NULL) + FREED_S);
+    begin(o);
     snprintf(reason, sizeof reason, "tern: does not answer the nodes of job %" PRIu32, o->job);
     if (may_set_down() &&
         tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
@@ -208,6 +225,17 @@ static enum found look_at_job_long(const struct orphan *o, bool *requeue)
     return found;
 }
 
+/* SIGTERM comes when the job is queued again, and Slurm waits for this process, too. */
+static void sleep_or_term(int64_t ns)
+{
+    const struct timespec wait = {.tv_sec = ns / second, .tv_nsec = ns % second};
+    sigset_t term;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigtimedwait(&term, NULL, &wait);
+}
+
 static bool node_down(const struct orphan *o)
 {
     struct tern_slurm_node_state state;
@@ -228,7 +256,7 @@ static enum found wait_for_slurm(struct orphan *o, bool *requeue)
     while (found == OURS && !node_down(o)) {
         if (tern_task_beacon_await(&o->beacon, LOOK_MS))
             return OVER;
-        tern_clock_sleep_ns((o->turn + 1) * WAIT_S * second);
+        sleep_or_term((o->turn + 1) * WAIT_S * second);
         found = look_at_job_long(o, requeue);
     }
     return found;
@@ -248,15 +276,20 @@ static void act(struct orphan *o)
     if (found == OURS)
         requeue ? queue_again(o) : give_up(o);
     else if (found == QUEUED) /* processes on this node have delayed it */
-        begin(o, time(NULL) + FREED_S);
+        begin(o);
 }
 
 static void ignore_signals(void) /* this process outlives the step for a while */
 {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
 
+    sigset_t term;
+
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_IGN);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL); /* sleep_or_term waits for it */
 }
 
 int tern_run_orphan(struct tern_err *err)
@@ -270,6 +303,7 @@ int tern_run_orphan(struct tern_err *err)
                             "only for a rank that `tern run` has started in a job");
     ignore_signals();
     int rc = tern_slurm_node_load_address(o.beacon.node, &o.slurmd, err);
+    o.released_s = released_s();
     if (rc == 0 && dead(&o))
         act(&o);
     tern_task_beacon_drop(&o.beacon);

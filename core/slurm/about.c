@@ -129,6 +129,17 @@ void tern_slurm_about_free(struct tern_slurm_about *a)
     free(a);
 }
 
+int tern_slurm_tcp_timeout_load(int *ret_s, struct tern_err *err)
+{
+    slurm_conf_t *conf = load(err);
+
+    if (!conf)
+        return -1;
+    *ret_s = conf->tcp_timeout;
+    tern_slurm_release_conf_free(conf);
+    return 0;
+}
+
 bool tern_slurm_is_slurm_user(uint32_t uid)
 {
     slurm_conf_t *conf = load(NULL);

@@ -51,6 +51,8 @@ struct tern_slurm_about {
 };
 int tern_slurm_about_load(struct tern_slurm_about **about, struct tern_err *err);
 void tern_slurm_about_free(struct tern_slurm_about *about);
+/* TCPTimeout: seconds for a connection from one of Slurm's programs to another. */
+int tern_slurm_tcp_timeout_load(int *ret_s, struct tern_err *err);
 
 /* ------------------------------------------------------------------ jobs */
 

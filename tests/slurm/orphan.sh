@@ -29,36 +29,53 @@ die() { # the batch node; SECONDS: at most, until the job begins anew
     over COMPLETED "$name: the job begins anew, and comes to its end"
     bound $((SECONDS - began)) "$1" "$name: seconds until then"
     is "$(rows outcome)" "node_fail,done" "$name: the ledger has the node's end"
+    on sinfo -h -n "$batch" -o '%T %E'
+    if [ "$owner" = 0 ]; then grep -q '^down' out; ok $? "$name: an admin's job sets the node DOWN" || cat out; fi
+    # Within 60 s Slurm itself sets no node down, and later it leaves the reason.
+    [ "$owner-${timeout-}" != 0-60 ] || has out "tern: does not answer the nodes of job $job" "$name: the node's reason says who set it down, and why"
     run tern cluster node --power on -c $CLUSTER "$batch"
     until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle" ||
         { on scontrol update nodename="$batch" state=resume; until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle"; }
 }
 chmod 755 "$WORK"; reach $user
 owners=0; command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] && owners="0 $user"
-timeouts=5; long && timeouts="5 60"
-for timeout in $timeouts; do
-    if [ "$timeout" != 5 ]; then
-        conf=$(find "$TERN_CLUSTER_HOME" -name slurm.conf | head -n 1)
-        sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$timeout/; s/^KillWait=.*/KillWait=30/" "$conf"; reconfigure
-    fi
+slurm_conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf
+setting() { sed -n "s/^$1 *= *\([0-9]*\) sec\$/\1/p" out; }
+configure() { # SlurmdTimeout KillWait TCPTimeout
+    sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$1/; s/^KillWait=.*/KillWait=$2/; /^TCPTimeout=/d" "$slurm_conf"
+    echo "TCPTimeout=$3" >>"$slurm_conf"; reconfigure
+    on scontrol show config
+    is "$(setting SlurmdTimeout) $(setting KillWait) $(setting TCPTimeout)" "$1 $2 $3" "Slurm has SlurmdTimeout=$1 KillWait=$2 TCPTimeout=$3"
+    # Until Slurm has released the other nodes: slurmstepd tells the dead srun of each end six times, for
+    # TCPTimeout each (14.3 s of 2, in its log at debug2); slurmd checks once a second at first, and every
+    # 10 s from the tenth on.  So an admin's job cannot begin within 15 s.
+    released=$((6 * $3 + 13))
+    admin=$((12 + released + 2)) # the silence, two looks, a turn; the job itself
+}
+# Slurm's own log: a begin that comes before the nodes are released costs the job cred_expire more.
+begins() {
+    sed -n "s/^.\([^]]*\)\..*setting begin to \([^ ]*\) for JobId=$job\$/\1 \2/p" "$TERN_CLUSTER_HOME/$CLUSTER/log/slurmctld.log" |
+        while read -r now then; do echo $((($(date +%s -d "$then") - $(date +%s -d "$now") + 1) / 2)); done | sort -u
+}
+for timeout in 60 5; do
+    [ "$timeout" = 60 ] && configure 60 30 2 || configure 5 5 1
     for owner in $owners; do
-        # An admin does not wait for SlurmdTimeout, but until Slurm has let go of the other nodes: what
-        # slurmstepd and slurmd take for that is in orphan.c.  A user's job of spares waits for both,
-        # and Slurm gives up a node by the third of a SlurmdTimeout later.
-        freed=40
-        plain=$([ "$owner" = 0 ] && echo $freed || echo $((timeout + 30)))
-        spare=$([ "$owner" = 0 ] && echo $freed || echo $((timeout * 4 / 3 + freed)))
-        recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $plain
-        recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $spare
+        # The short list has the pair in which a user waits for Slurm, and an admin does not.
+        long || [ "$timeout-$owner" = 5-$user ] || [ "$timeout-$owner" = 60-0 ] || continue
+        # Slurm gives up a node by the third of a SlurmdTimeout later.
+        seconds=$([ "$owner" = 0 ] && echo $admin || echo $((timeout * 4 / 3 + released + 5)))
+        recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $seconds
+        is "$(begins)" $(((released + 1) / 2)) "$name: the job may begin when Slurm can have released the other nodes"
+        recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $seconds
     done
 done
 
 # ---- jobs of spares whose ranks cannot watch: watchers on the other nodes do
 owner=0
-recipe alone 'spares: 1, restarts: 3'; job 1 -N2 --no-kill --requeue; die $freed
+recipe alone 'spares: 1, restarts: 3'; job 1 -N2 --no-kill --requeue; die $admin
 ! grep -q "no process on another node" alone.out; ok $? "one computing node of two: the spare watches"
 if command -v mpirun >/dev/null; then
-    recipe mpi 'spares: 1, with: mpirun, restarts: 3'; job 2 -N3 --no-kill --requeue; die $freed
+    recipe mpi 'spares: 1, with: mpirun, restarts: 3'; job 2 -N3 --no-kill --requeue; die $admin
 else
     skip "mpirun is not installed"
 fi
@@ -68,7 +85,7 @@ if [ -e "$so" ] && [ -e "$BIN/tern-inside" ]; then # an image has nothing of ter
     cp "$conf" conf.before; echo "required $so" >>"$conf"; mkdir image
     recipe boxed 'spares: 1, restarts: 3'
     sed -i "s|^workload: {|&container: $WORK/image, |" boxed.yaml
-    job 2 -N3 --no-kill --requeue; die $freed
+    job 2 -N3 --no-kill --requeue; die $admin
     cp conf.before "$conf"
 else
     skip "no pyxis_stub.so, or no tern-inside: no static libc here"

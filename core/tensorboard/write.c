@@ -444,7 +444,7 @@ int tern_tensorboard_export(struct tern_ledger *run, const char *dir, char **ret
     }
     w.folder = temp = tern_fs_folder_beside(folder, err);
     w.attempts = json_object();
-    if (!temp || write_attempts(&w, err) < 0)
+    if (!temp || write_attempts(&w, err) < 0 || tern_fs_sync_dir(temp, err) < 0)
         goto out;
     if (tern_fs_rename(temp, folder, /* only_new= */ true) < 0) {
         tern_err_sys(err, "%s: cannot be put in place", folder);

@@ -32,6 +32,18 @@ run bash staged "$ROOT"; status 0 "the second call, in which nothing fails, pass
 is "$(wc -l <one) $(wc -l <two)" "2 1" "what passed is not run again, what failed is"
 is "$(tail -n 1 out)" "6 passed, 0 failed, 2 skipped" "a stage that is not run again counts"
 out_has 'two: passed at this commit before'
+
+# ---- no test is chosen
+run "$ROOT/tests/run" -k no-test-has-this-name unit cli multi; status 2 "tests/run of a name that no test has"; one_line
+err_has "no test was chosen by -k 'no-test-has-this-name'"
+mkdir -p tree/tests/mutants tree/tests/fault tree/core
+cp "$ROOT/tests/mutants/run" tree/tests/mutants; echo 'int x = 1;' >tree/core/x.c; : >tree/tests/fault/x.sh
+printf 'core/x.c\ts/1/2/\t%s\tx is two\n' fault/x.sh ' ' unit/x >tree/tests/mutants/list
+mkdir tree/tests/unit; : >tree/tests/unit/x.c
+run tree/tests/mutants/run -n; status 1 "mutants whose tests are not run are an error"
+out_has 'fault/x.sh is not run here'; out_has 'it names no test'; out_has '3 mutants, 2 lines that fit no more' "one whose test is run fits"
+
+# ---- tests/all
 run "$ROOT/tests/all" nonsense; status 2 "tests/all of a stage that is not there"; one_line; err_has 'tests/all -n lists them'
 
 # ---- HACKING's table has each stage of tests/all and no other, and knows which of them CI runs

@@ -117,6 +117,35 @@ static void test_tick(void)
     free(dir);
 }
 
+/* An srun of two ranks on two nodes, whose last signs came `ago_s` seconds ago: both have ended, or
+ * one of them. */
+static bool ended_by_signs(int64_t ago_s, bool both)
+{
+    const int64_t heard = tern_clock_boot_ns() - ago_s * second;
+    struct tern_task_beacon_rank rank[2] = {{heard, true}, {heard, both}};
+    struct tern_task_beacon b = {.rank = rank, .n = 2, .failed = 9};
+    pid_t srun = sleeper();
+    struct tern_run_ranks r = {.n = 1, .pid = &srun, .job = 1, .nodes = 2};
+    struct tern_run_srun_hang s = {.ranks = 2, .beacon = &b, .next = INT64_MAX};
+    int status;
+
+    tern_run_srun_hang_tick(&s, &r);
+    const bool is = s.ended && s.known && s.status == 9;
+    tern_run_srun_hang_free(&s);
+    kill(srun, SIGKILL);
+    waitpid(srun, &status, 0);
+    return is;
+}
+
+static void test_signs(void)
+{
+    ok(ended_by_signs(3600, true),
+       "srun is ended, with the status of a rank that failed, when all ranks said that they ended");
+    ok(!ended_by_signs(0, true), "it gets time to end by itself");
+    ok(!ended_by_signs(3600, false),
+       "it is not ended while a rank that is silent may be continued");
+}
+
 static void steps(struct tern_ledger_spool *s, const double *seconds, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -186,6 +215,7 @@ int main(void)
     test_looks();
     test_stays();
     test_tick();
+    test_signs();
     test_pace();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

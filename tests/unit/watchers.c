@@ -1,7 +1,34 @@
-/* core/run: which nodes watch the supervisor's. */
+/* core/run: which nodes watch the supervisor's, and the step that watches. */
+#include "core/slurm/slurm.h"
+
 #include "tests/unit/tap.h"
 
-#include "core/run/watchers.h"
+#include <unistd.h>
+
+static int fake_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
+{
+    (void)err;
+    *job = calloc(1, sizeof **job);
+    (*job)->id = id;
+    (*job)->nodes = strdup("n[1-2]");
+    return 0;
+}
+static void fake_free(struct tern_slurm_job *job)
+{
+    free(job->nodes);
+    free(job);
+}
+static int fake_signal(uint32_t job, const char *name, int sig, struct tern_err *err)
+{
+    (void)job, (void)name, (void)sig, (void)err;
+    return -1; /* srun itself gets it */
+}
+
+/* There is no controller: what it says is this test's. */
+#define tern_slurm_job_load fake_load
+#define tern_slurm_job_free fake_free
+#define tern_slurm_step_signal fake_signal
+#include "core/run/watchers.c"
 
 static void test_watchers(void)
 {
@@ -17,8 +44,49 @@ static void test_watchers(void)
        "of nine four that are far from each other: the first and the last are among them");
 }
 
+/* The first line of `path` once it is there. */
+static bool read_line(const char *path, char line[800])
+{
+    for (int i = 0; i < 3000; i++, usleep(20000)) {
+        FILE *f = fopen(path, "r");
+        const bool got = f && fgets(line, 800, f) && strchr(line, '\n');
+        if (f)
+            fclose(f);
+        if (got)
+            return true;
+    }
+    return false;
+}
+
+/* The supervisor of a job of spares starts a step on the other node; srun is a script. */
+static void test_step(void)
+{
+    char dir[] = "/tmp/tern-watchers-XXXXXX", line[800] = "";
+    const struct tern_place place = {.slurm = true, .nodes = 2, .groups = 1, .job = 7};
+
+    if (!mkdtemp(dir))
+        abort();
+    char *srun = tern_fs_join(dir, "srun"), *log = tern_fs_join(dir, "log");
+    char *text = tern_strf("#!/bin/sh\necho \"$*\" >%s\nexec sleep 600\n", log);
+    char *path = tern_strf("%s:%s", dir, getenv("PATH"));
+    if (tern_fs_replace(srun, text, strlen(text), 0755, NULL) < 0)
+        abort();
+    setenv("PATH", path, 1);
+    setenv("SLURMD_NODENAME", "n1", 1);
+    ok(tern_run_watchers_start(&place, 0) == 0, "without spares no node watches");
+    pid_t child = tern_run_watchers_start(&place, 1);
+    ok(child > 0 && read_line(log, line), "a job of spares: a step begins that watches this node");
+    has(line, "--nodelist=n2 ", "it runs on the other node");
+    has(line, " --overlap ", "it takes nothing from the ranks' share");
+    tern_run_watchers_stop(&child);
+    ok(child == 0, "it ends with the supervisor");
+    tern_fs_remove_tree(dir, NULL);
+    free(path), free(text), free(log), free(srun);
+}
+
 int main(void)
 {
     test_watchers();
+    test_step();
     return tap_done();
 }

@@ -125,6 +125,21 @@ AWS_SECRET_ACCESS_KEY=wrong-secret run tern data info s3://corpora/moved.tds
 status 2
 ! grep -q 'wrong-secret' err; ok $? "a refused secret is not shown"
 
+# ---- one wrong bit on the way, where no digest of a block covers it
+tern data push small.tds s3://corpora/flip.tds 2>/dev/null
+flips() { # WHERE FAULT...
+    rm -rf cache; fault "${@:2}" 'match=GET /corpora/flip'
+    run tern data verify s3://corpora/flip.tds; status 0 "a wrong bit in $1 is read again"
+    fault_none
+}
+flips "the header" flip=1 at=20
+flips "the list of digests" flip=1 after=1 at=-3
+flips "the list of digests, twice" flip=2 after=1 at=-3
+"$TOOLS/store-tool" parts s3://corpora/parts <b.jsonl
+fault flip=1 'match=GET /corpora/parts'
+"$TOOLS/store-tool" get s3://corpora/parts 2>err | cmp -s - b.jsonl; ok $? "an object whose ETag is no digest: a wrong bit is found by its checksum"
+fault_none
+
 # ---- http://, read alone
 tern data push small.tds s3://plain/small.tds 2>/dev/null
 run tern data verify "$S3/plain/small.tds?X-Amz-Signature=secret-query"

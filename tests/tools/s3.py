@@ -18,6 +18,8 @@ GET /_fault?KIND=N[&match=REGEX]   the next N requests whose "METHOD /path?query
   to=URL    is where `redirect` leads     flipped   a byte of what is sent to the server is wrong
   say       200 and text=TEXT             nul       a header with a NUL in its name
   moved     another region each time      skew      RequestTimeTooSkewed, whatever the time
+&at=BYTE of the body is the wrong one of `flip`, from its end where negative (else the middle);
+&after=N: the first N such requests do not fail.
 Objects of the bucket "whole" are sent whole, whatever the range; /plain/query has the query for its
 contents, and one ETag for all of them.
 GET /_clear  no faults any more;  GET /_hour?N  the server's clock is N hours ahead
@@ -59,6 +61,7 @@ def crc32c(data, table=[]):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    at = None
 
     def log_message(self, *args):
         pass
@@ -75,7 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if isinstance(body, str):
             body = body.encode()
         if kind == "flip" and body:
-            body = body[:len(body) // 2] + bytes([body[len(body) // 2] ^ 1]) + body[len(body) // 2 + 1:]
+            at = len(body) // 2 if self.at is None else self.at % len(body)
+            body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1:]
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -121,7 +125,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with lock:
             for f in faults:
                 if f["n"] > 0 and re.search(f["match"], "%s %s" % (self.command, self.path)):
+                    if f["after"] > 0:
+                        f["after"] -= 1
+                        continue
                     f["n"] -= 1
+                    self.at = f["at"]
                     return f["kind"]
 
     def fail(self, kind):
@@ -246,9 +254,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             state["to"] = query.pop("to", state["to"])
             state["text"] = query.pop("text", state["text"])
-            match = query.pop("match", ".")
+            match, after = query.pop("match", "."), int(query.pop("after", 0))
+            at = int(query.pop("at")) if "at" in query else None
             for kind, n in query.items():
-                faults.append({"kind": kind, "n": int(n), "match": match})
+                faults.append({"kind": kind, "n": int(n), "match": match, "after": after, "at": at})
         self.answer(200)
 
     def metadata(self, path):

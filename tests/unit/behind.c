@@ -26,6 +26,15 @@ ssize_t write(int to, const void *data, size_t n)
     return syscall(SYS_write, to, data, n);
 }
 
+static int synced; /* fsync(2) of the file, before anything of it was read back */
+static uint64_t were_read;
+
+int fsync(int to)
+{
+    synced += to == fd && were_read == 0;
+    return (int)syscall(SYS_fsync, to);
+}
+
 static char *begin(const char *name)
 {
     char *path = tern_fs_join(work, name);
@@ -140,8 +149,6 @@ static void failures(void)
     free(data);
 }
 
-static uint64_t were_read;
-
 static void count(uint64_t bytes)
 {
     were_read += bytes;
@@ -159,6 +166,7 @@ static int end_of(size_t n, long patched, long damaged, const volatile sig_atomi
     for (size_t i = 0; i < n; i++)
         data[i] = (char)(i * 7 + i / 1021);
     were_read = 0;
+    synced = 0;
     tern_behind_read_back(b, &how);
     int rc = tern_behind_write(b, data, n, err);
     if (rc == 0 && patched >= 0)
@@ -192,6 +200,7 @@ static void read_back(void)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         ok(end_of(sizes[i], -1, -1, NULL, &err) == 0 && were_read == sizes[i],
            "%zu bytes are read back (%s)", sizes[i], err.text);
+    ok(synced == 1, "a file is made durable before it is read back: its pages leave the cache");
     for (size_t i = 0; i < sizeof patched / sizeof *patched; i++) {
         ok(end_of(n, patched[i], -1, NULL, &err) == 0 && were_read == n,
            "a file with a patch at %ld is read back (%s)", patched[i], err.text);

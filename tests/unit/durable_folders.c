@@ -9,6 +9,7 @@
 #include "core/convert/export.h"
 #include "core/export/folder.h"
 #include "core/fetch/fetch.h"
+#include "core/ledger/fold.h"
 #include "core/ledger/ledger.h"
 #include "core/render/render.h"
 #include "core/retain/restore_parts.h"
@@ -96,6 +97,21 @@ static void test_export(void)
 }
 
 /* ------------------------------------------------------------------ what is made of a ledger */
+
+/* A name that no link(2) can keep: that of a folder, where a file should be. */
+static void test_aside(void)
+{
+    char *path = in_work("run.db"), *kept = in_work("run.db.bad"),
+         *second = in_work("run.db.bad.2");
+
+    ok(mkdir(path, 0755) == 0 && tern_ledger_aside_put(path, &err) == 0 && !tern_fs_exists(path) &&
+           tern_fs_exists(kept),
+       "a folder in a database's place is kept aside under another name");
+    ok(mkdir(path, 0755) == 0 && tern_ledger_aside_put(path, &err) == 0 && tern_fs_exists(kept) &&
+           tern_fs_exists(second),
+       "a second one as well");
+    free(second), free(kept), free(path);
+}
 
 static void test_ledger(void)
 {
@@ -245,6 +261,7 @@ int main(void)
     test_local();
     test_conversion();
     test_export();
+    test_aside();
     test_ledger();
     test_render();
     if (s3_start()) {

@@ -198,6 +198,82 @@ static size_t of(const struct tern_doctor_findings *f, const char *id)
     return n;
 }
 
+static void add_all(struct tern_doctor_facts *f, const char *node, const char *const *facts)
+{
+    for (; *facts; facts++) {
+        char key[40];
+        const size_t n = strcspn(*facts, "=");
+        snprintf(key, sizeof key, "%.*s", (int)n, *facts);
+        tern_doctor_facts_add(f, node, key, *facts + n + 1);
+    }
+}
+
+/* The findings of two nodes, whose facts are KEY=VALUE texts. */
+static struct tern_doctor_findings judge_two(const char *const *n1, const char *const *n2)
+{
+    struct tern_doctor_facts f = {0};
+    struct tern_doctor_findings to = {0};
+
+    add_all(&f, "n1", n1);
+    add_all(&f, "n2", n2);
+    tern_doctor_judge(&about, &f, &to);
+    tern_doctor_facts_free(&f);
+    return to;
+}
+
+#define FACTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The first finding of `id`; NULL: there is none. */
+static const struct tern_doctor_finding *first_of(const struct tern_doctor_findings *f,
+                                                  const char *id)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->v[i].id, id) == 0)
+            return &f->v[i];
+    return NULL;
+}
+
+static void test_two_nodes(void)
+{
+    struct tern_doctor_findings f = judge_two(FACTS("asked=1", "ledger-open=/l/a.db: tells"),
+                                              FACTS("asked=1", "ledger-open=/l/b.db: tells"));
+    const struct tern_doctor_finding *one = first_of(&f, "ledger-open");
+    ok(of(&f, "ledger-open") == 2 && one->n_nodes == 1,
+       "what two nodes say of the ledger is two findings, each of its own node");
+    tern_doctor_findings_free(&f);
+
+    f = judge_two(FACTS("asked=1", "nofile=1024"), FACTS("asked=1", "done=1", "nofile=1024"));
+    one = first_of(&f, "limit-nofile");
+    ok(one && one->n_nodes == 1 && strcmp(one->node[0], "n2") == 0,
+       "the limits of a node that did not answer to the end are not judged");
+    tern_doctor_findings_free(&f);
+
+    f = judge_two(FACTS("asked=1", "done=1", "nofile=1024"),
+                  FACTS("asked=1", "done=1", "nofile=1024"));
+    one = first_of(&f, "limit-nofile");
+    ok(of(&f, "limit-nofile") == 1 && one->n_nodes == 2, "what two nodes lack is one finding");
+    tern_doctor_findings_free(&f);
+
+    f = judge_two(FACTS("asked=1", "done=1", "memlock=65536", "rdma-devices=0"),
+                  FACTS("asked=1", "done=1", "memlock=65536"));
+    ok(!first_of(&f, "limit-memlock"), "without EFA a limit of locked memory is no finding");
+    tern_doctor_findings_free(&f);
+
+    f = judge_two(FACTS("unusable=drained"), FACTS("unusable=down*"));
+    size_t mute = 0, drained = 0;
+    for (size_t i = 0; i < f.n; i++) {
+        mute += strstr(f.v[i].what, "is down*: its slurmd does not answer") != NULL;
+        drained += strcmp(f.v[i].what, "the node is drained") == 0;
+    }
+    ok(mute == 1 && drained == 1 && of(&f, "node-state") == 2,
+       "a drained node is not called one whose slurmd does not answer");
+    tern_doctor_findings_free(&f);
+
+    f = judge_two(FACTS("asked=100", "done=1", "clock=103", "clock-heard=102.4"), FACTS("asked=1"));
+    ok(!first_of(&f, "clock"), "a clock ahead counts from when its answer came");
+    tern_doctor_findings_free(&f);
+}
+
 static void test_releases(void)
 {
     struct tern_doctor_findings f = judge("", "client", "19.05.8");
@@ -205,6 +281,11 @@ static void test_releases(void)
     ok(of(&f, "slurm-built-for") == 1 && f.v[0].severity == TERN_RULES_ERROR,
        "commands of a Slurm that tern was not built for");
     ok(of(&f, "slurm-client") == 1, "commands of another release than slurmctld: slurm-client");
+    tern_doctor_findings_free(&f);
+    char longer[24]; /* "22.050" is not "22.05" */
+    snprintf(longer, sizeof longer, "%s0.1", tern_slurm_release());
+    f = judge("", "client", longer);
+    ok(of(&f, "slurm-built-for") == 1, "releases are compared as a whole: %s", longer);
     tern_doctor_findings_free(&f);
 }
 
@@ -224,6 +305,7 @@ static void test_each_setting(void)
     SETTING(requeue, false, "conf-requeue");
     SETTING(return_to_service, 0, "conf-return");
     SETTING(kill_wait_s, 4, "conf-kill-wait");
+    SETTING(auth_info, (char *)"socket=/x,cred_expire=31", "conf-cred-expire");
     SETTING(auth_info, (char *)"", "conf-cred-expire");
     SETTING(scheduler, (char *)"bf_continue", "conf-prolog-hold");
     SETTING(prolog_alloc, false, "conf-prolog-alloc");
@@ -383,6 +465,7 @@ int main(void)
     snprintf(patch, sizeof patch, "%s.1", tern_slurm_release());
     test_judge();
     silent_node();
+    test_two_nodes();
     test_releases();
     test_each_setting();
     test_settings();

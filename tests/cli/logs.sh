@@ -22,6 +22,9 @@ for s in 0 1 7 75 77 255; do run tern task -- sh -c "exit $s"; [ $rc = $s ] || b
 is $rc 255 "tern-task has the program's exit status"
 for s in KILL TERM SEGV; do run sh -c 'ulimit -c 0; exec tern task -- sh -c "kill -$0 \$\$"' $s 2>/dev/null; [ $rc = $((128 + $(kill -l $s))) ] || break; done
 is "$s $rc" "SEGV 139" "tern-task ends by the program's signal"
+printf '#!/bin/sh\nkill -STOP $$\nsleep 600\n' >tern-train; chmod +x tern-train # a rank that a signal stopped
+TERN_LIVENESS=0.1 run tern task -- ./tern-train; status 75 "a stopped rank is ended, for a reason outside the run"
+err_has 'was stopped by a signal; it is killed now'
 run tern task -- no-such-program; status 127; err_has "cannot run 'no-such-program': No such file"; one_line
 run tern task -- sh -c 'read x || echo nothing'; out_has nothing "the program has the launcher's stdin"
 run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"

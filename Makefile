@@ -58,7 +58,8 @@ PKGS := yaml-0.1 jansson libcrypto sqlite3 $(if $(filter no,$(WITH_TRAINER)),,li
 # Where EFA's installer and ParallelCluster put libraries, before the system's.
 empty :=
 PKG_CONFIG_PATH := $(subst $(empty) ,:,$(strip $(PKG_CONFIG_PATH) $(wildcard $(foreach d,/opt/amazon/efa /opt/pmix,$(d)/lib64/pkgconfig $(d)/lib/pkgconfig))))
-pkg = $(shell PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' $(PKG_CONFIG) $(1) 2>/dev/null)
+# In braces, for dash itself says where there is no pkg-config; needs lists it.
+pkg = $(shell { PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' $(PKG_CONFIG) $(1); } 2>/dev/null)
 # The Slurm whose commands are used here.
 SLURM_HEADER := include/slurm/slurm.h
 ifeq ($(SLURM_PREFIX),)

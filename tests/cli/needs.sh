@@ -57,6 +57,8 @@ err_has "SLURM_PREFIX=$WORK/nowhere: there is no include/slurm/slurm.h in it"
 by_make PKG_CONFIG=false all
 [ "$rc" != 0 ]; ok $? "no library is found"
 err_has "Missing: "; err_has "jansson (jansson)"
+by_make PKG_CONFIG=no-such-pkg-config all
+[ "$rc" != 0 ] && ! grep 'not found' err; ok $? "without pkg-config, make prints no message of the shell" || cat err
 by_make CC=no-such-compiler all
 [ "$rc" != 0 ]; ok $? "no compiler"; err_has "a C compiler (no-such-compiler)"
 

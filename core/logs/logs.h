@@ -66,8 +66,9 @@ void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int statu
 /* Is this text, of stream t, the text of a last record? */
 bool tern_logs_is_end(const char *text, size_t len);
 /* Have the programs of ranks 0 to n - 1 all ended, as their logs in `dir` say?  *status: wait(2)'s
- * of the first that failed, else 0.  False also when a log is missing. */
-bool tern_logs_ended(const char *dir, size_t n, int *status);
+ * of the first that failed, else 0.  *ret_last_ns (NULL is fine): when the last one ended, on the
+ * wall clock of its node.  False also when a log is missing. */
+bool tern_logs_ended(const char *dir, size_t n, int *status, int64_t *ret_last_ns);
 /* The first of ranks 0 to n - 1 whose program has not ended, by its log, though another's has, and
  * none has failed.  -1 when there is none, or the logs cannot be read. */
 int64_t tern_logs_left(const char *dir, size_t n);

@@ -450,11 +450,16 @@ int64_t tern_logs_left(const char *dir, size_t n)
     return any && !failed ? left : -1;
 }
 
-bool tern_logs_ended(const char *dir, size_t n, int *status)
+bool tern_logs_ended(const char *dir, size_t n, int *status, int64_t *ret_last_ns)
 {
     struct end *ends = read_ends(dir, n, /* some= */ false);
     const bool all = ends != NULL;
+    int64_t last = 0;
 
+    for (size_t i = 0; all && i < n; i++)
+        last = ends[i].wall_ns > last ? ends[i].wall_ns : last;
+    if (all && ret_last_ns)
+        *ret_last_ns = last;
     *status = 0;
     for (size_t i = 0; all && i < n && !*status; i++)
         *status = ends[i].status;

@@ -41,7 +41,7 @@ enum {
      * once a second at first, and every 10 s from the tenth on. */
     FREED_S = 13,
     TCP_TIMEOUT_S = 2, /* Slurm's default */
-    BEGIN_LOOKS = 10, /* a tenth of a second apart */
+    BEGIN_LOOKS = 10,  /* a tenth of a second apart */
 };
 
 struct orphan {

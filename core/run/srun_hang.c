@@ -21,7 +21,8 @@
 static const int64_t second = 1000000000;
 
 enum { LEFT_LOOKS = TERN_RUN_FROZEN_LEFT_S / TERN_RUN_SRUN_HANG_LOOK_S };
-enum { OVER_LOOKS = 2 }; /* in a row: the last rank may have ended just before the first of them */
+enum { OVER_S = TERN_TASK_BEACON_OVER_S };
+enum { GAP_S = 3 }; /* between two ticks: this process was stopped, and srun perhaps, too */
 
 /* The exit status of the child that queries. */
 enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST, WAITS, STAYS };
@@ -127,7 +128,7 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
             continue;
         if (lost(s, r->groups[g]))
             return LOST;
-        if (s->logs && tern_logs_ended(s->logs, s->ranks, &status))
+        if (s->logs && tern_logs_ended(s->logs, s->ranks, &status, NULL))
             return OVER;
         return s->logs && r->trainer && tern_logs_left(s->logs, s->ranks) >= 0
                    ? continue_step(s, r->groups[g], r->step)
@@ -202,7 +203,7 @@ static bool end_silent(struct tern_run_srun_hang *s, const struct tern_run_ranks
     if (life != TERN_TASK_BEACON_ENDED && now < wake(s, r, now))
         return false;
     if (life == TERN_TASK_BEACON_ENDED)
-        tern_warn("srun has not ended, though every rank has: ending it");
+        tern_warn("srun has not ended, though every rank has for %d s: ending it", (int)OVER_S);
     else
         tern_warn("srun has not ended, though no rank has been heard of for a while: ending it. "
                   "Was a slurmstepd killed?");
@@ -212,25 +213,55 @@ static bool end_silent(struct tern_run_srun_hang *s, const struct tern_run_ranks
     return true;
 }
 
+/* A query found that every rank has ended: when srun has had its seconds since the last of them.  A
+ * pause of this process does not count. */
+static int64_t get_over_at(const struct tern_run_srun_hang *s)
+{
+    const int64_t now = tern_clock_boot_ns();
+    int64_t last, age;
+    int status;
+
+    if (!s->logs || !tern_logs_ended(s->logs, s->ranks, &status, &last))
+        return now + OVER_S * second;
+    age = tern_clock_wall_ns() - last;
+    if (age > now - s->awake)
+        age = now - s->awake;
+    if (age > OVER_S * second)
+        age = OVER_S * second;
+    return now + OVER_S * second - (age > 0 ? age : 0);
+}
+
+static void note_gap(struct tern_run_srun_hang *s, int64_t now)
+{
+    if (now - s->ticked > GAP_S * second) {
+        s->awake = now;
+        s->over_at = s->over_at ? now + OVER_S * second : 0;
+    }
+    s->ticked = now;
+}
+
 void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     int64_t now = tern_clock_boot_ns();
 
+    note_gap(s, now);
     if (r->mpirun && (s->began || r->nodes == 1))
         return; /* the end of its steps is mpirun's affair; on one node it needs none */
     if (!r->job || !r->n || !r->pid[0] || s->ended)
         return;
-    if ((!r->mpirun && end_silent(s, r, now)) || s->pid || now < s->next)
+    if (!r->mpirun && end_silent(s, r, now))
         return;
-    if (!s->report_at)
-        s->report_at = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
-    if (s->over >= OVER_LOOKS && tern_logs_ended(s->logs, s->ranks, &s->status)) {
-        tern_warn("srun has not ended, though every rank has for %d s: ending it",
-                  (int)TERN_RUN_SRUN_HANG_LOOK_S);
+    if (s->over_at && now >= s->over_at &&
+        tern_logs_ended(s->logs, s->ranks, &s->status, /* ret_last_ns= */ NULL)) {
+        tern_warn("srun has not ended, though every rank has for %d s: ending it", (int)OVER_S);
         s->known = true;
         end_srun(s, r);
         return;
     }
+    if (s->pid || now < s->next)
+        return;
+    if (!s->report_at)
+        s->report_at = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
     if (s->gone < TERN_RUN_SRUN_HANG_LOOKS) {
         s->next = now + TERN_RUN_SRUN_HANG_LOOK_S * second;
         if (!s->began && s->report_at > now && s->report_at < s->next)
@@ -261,7 +292,7 @@ bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ran
     s->stay = found == STAYS ? s->stay + 1 : 0;
     if (s->stay)
         end_left(s, r);
-    s->over = found == OVER ? s->over + 1 : 0;
+    s->over_at = found != OVER ? 0 : s->over_at ? s->over_at : get_over_at(s);
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;
 }

@@ -1,9 +1,10 @@
 /* Ends an srun that stays when its ranks are gone, and reports one that waits before they start.
  *
  * When a slurmstepd was killed, the step stays in the controller's list and srun waits for ever.
- * The ranks' programs go on without it, and their logs show when the last of them has ended; so do
- * the messages that ranks send (core/task/beacon.h), where they have no log.  A rank that was
- * killed with its slurmstepd leaves neither: srun is ended when others have ended and it is silent.
+ * The ranks' programs go on without it, and the messages that ranks send (core/task/beacon.h) show
+ * when the last of them has ended; so do their logs, where no message gets through.  Srun is ended
+ * TERN_TASK_BEACON_OVER_S later.  A rank that was killed with its slurmstepd leaves neither: srun
+ * is ended when others have ended and it is silent.
  *
  * The threads of srun's PMIx plugin (Slurm 22.05; seen once in 4 to 40 times with steps of a
  * heterogeneous job) may deadlock once the step is over; the job would hold its nodes until its
@@ -53,7 +54,10 @@ struct tern_run_srun_hang {
     int status;
     struct tern_task_beacon *beacon; /* the ranks' signs of life; NULL: none are known */
     int64_t again_at;                /* silent ranks are judged again, on the boot clock; 0: none */
-    unsigned over;                   /* queries in a row that found every rank ended */
+    int64_t over_at;   /* queries found that every rank has ended: when srun is, too, on the boot
+                          clock; 0: none did */
+    int64_t ticked;    /* the last tick, likewise */
+    int64_t awake;     /* since then this process was not stopped, likewise */
     unsigned stay;     /* queries in a row that found some, all of them well, but not all */
     int64_t stays;     /* the newest such rank that was known, plus 1; 0: none */
     pid_t pid;         /* the child that queries; 0: none */

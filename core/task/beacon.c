@@ -22,7 +22,7 @@ enum {
     EVERY_MS = 200,
     SIGN_MS = 5000,  /* between two signs of a rank in a small job... */
     SIGN_RANKS = 50, /* ...and signs a second of all ranks in a large one */
-    MISSING = 6,     /* signs, until a rank is silent; srun gets as long to end after its ranks */
+    MISSING = 6,     /* signs, until a rank is silent */
     GAP_MS = 3000,   /* a longer gap between two judgements: this process was stopped */
 };
 enum { LOSSES_MAX = 1 << 20 }; /* ranks */
@@ -146,6 +146,7 @@ int64_t tern_task_beacon_every_ns(int64_t ranks)
 enum tern_task_beacon_life tern_task_beacon_judge(struct tern_task_beacon *b, int64_t now_ns)
 {
     const int64_t long_ago = now_ns - MISSING * tern_task_beacon_every_ns((int64_t)b->n);
+    const int64_t over = now_ns - TERN_TASK_BEACON_OVER_S * (int64_t)1000000000;
     const int64_t gap = now_ns - b->judged_ns;
     size_t ended = 0;
 
@@ -154,7 +155,7 @@ enum tern_task_beacon_life tern_task_beacon_judge(struct tern_task_beacon *b, in
             b->rank[i].heard_ns += gap;
     b->judged_ns = now_ns;
     for (size_t i = 0; i < b->n; i++) {
-        if (!b->rank[i].heard_ns || b->rank[i].heard_ns > long_ago)
+        if (!b->rank[i].heard_ns || b->rank[i].heard_ns > (b->rank[i].ended ? over : long_ago))
             return TERN_TASK_BEACON_LIVES;
         ended += b->rank[i].ended;
     }

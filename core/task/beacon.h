@@ -25,6 +25,8 @@
 
 /* Seconds without an answer, after which `tern orphan` checks the supervisor's node. */
 enum { TERN_TASK_BEACON_SILENT_S = 5 };
+/* Seconds that srun gets to end after the last of its ranks. */
+enum { TERN_TASK_BEACON_OVER_S = 10 };
 
 enum { TERN_TASK_BEACON_KEY = 16, TERN_TASK_BEACON_NODE = 256 };
 

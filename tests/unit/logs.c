@@ -380,8 +380,9 @@ static void ends(void)
        "the first that exited was told to end, and exited 76");
     ok(tern_logs_first_failed(dir, 5, &status) == 1,
        "a rank that exits 76 because it was told to end is not the first that failed");
-    ok(tern_logs_ended(dir, 5, &status) && status == SIGTERM,
-       "all ranks have ended, also those that were told to");
+    int64_t last = 0;
+    ok(tern_logs_ended(dir, 5, &status, &last) && status == SIGTERM && last == 12 * second,
+       "all ranks have ended, also those that were told to, the last of them at 12 s");
     ok(tern_logs_left(dir, 6) == -1, "beside ranks that failed, none counts as left");
     free(dir);
     dir = tern_fs_join(work, "left");

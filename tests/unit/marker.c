@@ -125,7 +125,9 @@ static void test_signs(void)
     ok(judged(100, 99, 60, 0) == TERN_TASK_BEACON_LIVES, "a rank that was heard just now lives");
     ok(judged(100, 60, 0, 1) == TERN_TASK_BEACON_LIVES, "so does one that was never heard");
     ok(judged(100, 60, 60, 3) == TERN_TASK_BEACON_ENDED, "both have ended");
-    ok(judged(100, 60, 99, 3) == TERN_TASK_BEACON_LIVES, "srun has time when the last one has");
+    ok(judged(100, 60, 90, 3) == TERN_TASK_BEACON_ENDED &&
+           judged(100, 60, 91, 3) == TERN_TASK_BEACON_LIVES,
+       "srun has ten seconds from the end of the last rank");
     ok(judged(100, 60, 60, 1) == TERN_TASK_BEACON_GONE, "one has ended, the other one is silent");
     ok(judged(100, 60, 60, 0) == TERN_TASK_BEACON_SILENT, "both are silent");
     struct tern_task_beacon_rank rank = {.heard_ns = 60 * second};

@@ -33,11 +33,10 @@ static void test_looks(void)
 
     found(&s, &r, OVER);
     found(&s, &r, THERE);
-    found(&s, &r, OVER);
-    ok(s.over == 1, "looks that find all ranks ended count in a row only");
+    ok(s.over_at == 0, "srun whose ranks run again after all is not ended");
     found(&s, &r, GONE);
     found(&s, &r, GONE);
-    ok(s.gone == 2 && s.over == 0, "looks that find no step are counted");
+    ok(s.gone == 2, "looks that find no step are counted");
     found(&s, &r, NOT_KNOWN);
     ok(s.gone == 0, "one that is not known ends the row");
     found(&s, &r, LOST);
@@ -45,12 +44,17 @@ static void test_looks(void)
 }
 
 /* `rank` has ended well, says its log in `dir`. */
-static void end_rank(const char *dir, const char *rank)
+static void end_rank_at(const char *dir, const char *rank, int64_t wall_ns)
 {
     struct tern_logs_file *f = tern_logs_file_open(dir, rank, "node", 1 << 20, NULL);
 
-    tern_logs_file_add_end(f, 1, 0, /* told= */ false);
+    tern_logs_file_add_end(f, wall_ns, 0, /* told= */ false);
     tern_logs_file_close(f);
+}
+
+static void end_rank(const char *dir, const char *rank)
+{
+    end_rank_at(dir, rank, 1);
 }
 
 /* A rank that stays is ended after ten minutes of looks in a row. */
@@ -91,14 +95,36 @@ static pid_t sleeper(void)
     return pid;
 }
 
-/* An srun whose ranks have all ended, seen `over` times. */
-static bool ended(unsigned over)
+/* A look finds that the last rank ended `ago` seconds before, and the supervisor was not stopped in
+ * the last `awake` seconds.  Is srun to be ended `left` seconds from now? */
+static bool ends_in(int64_t ago, int64_t awake, int64_t left)
+{
+    const int64_t now = tern_clock_boot_ns(), at = now + left * second;
+    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "ago"), .ranks = 1};
+    struct tern_run_ranks r = {0};
+
+    s.awake = now - awake * second;
+    end_rank_at(s.logs, "0", tern_clock_wall_ns() - ago * second);
+    found(&s, &r, OVER);
+    /* This process may be stopped for a while, too. */
+    const int64_t late = tern_clock_boot_ns() > at ? tern_clock_boot_ns() : at;
+    const bool is = s.over_at >= at - second / 10 && s.over_at <= late + second / 10;
+    const int64_t before = s.over_at;
+    found(&s, &r, OVER);
+    tern_run_srun_hang_free(&s);
+    return is && s.over_at == before;
+}
+
+/* An srun whose ranks have all ended, at a tick when its time is up. */
+static bool ended(int64_t over_at, bool stopped)
 {
     pid_t srun = sleeper();
     struct tern_run_ranks r = {.n = 1, .pid = &srun, .job = 1};
-    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "logs"), .ranks = 1, .over = over};
+    struct tern_run_srun_hang s = {
+        .logs = tern_fs_join(work, "logs"), .ranks = 1, .over_at = over_at, .next = INT64_MAX};
     int status;
 
+    s.ticked = stopped ? 1 : INT64_MAX; /* else without a gap */
     tern_run_srun_hang_tick(&s, &r);
     bool is = s.ended && s.known;
     tern_run_srun_hang_free(&s);
@@ -112,9 +138,14 @@ static void test_tick(void)
     char *dir = tern_fs_join(work, "logs");
 
     end_rank(dir, "0");
-    ok(ended(OVER_LOOKS), "srun is ended when its ranks have been over for two looks");
-    ok(!ended(OVER_LOOKS - 1), "and not after one");
+    ok(ended(1, false), "srun is ended when its ranks have been over for its seconds");
+    ok(!ended(INT64_MAX, false), "and not before");
+    ok(!ended(1, true), "a pause of the supervisor does not count");
     free(dir);
+    ok(ends_in(4, 100, OVER_S - 4), "srun is ended ten seconds after the end of the last rank");
+    ok(ends_in(100, 100, 0), "at once when the look comes later than that");
+    ok(ends_in(100, 3, OVER_S - 3), "seconds in which the supervisor was stopped do not count");
+    ok(ends_in(-100, 100, OVER_S), "a rank's node whose clock is ahead ends srun no later");
 }
 
 /* An srun of two ranks on two nodes, whose last signs came `ago_s` seconds ago: both have ended, or

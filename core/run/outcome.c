@@ -108,6 +108,14 @@ static bool judge_memory(const struct tern_run_facts *f, struct tern_run_result 
     return true;
 }
 
+/* Slurm ended the job: programs that handle SIGTERM exit with any status. */
+static void say_slurm(const struct tern_run_facts *f, struct tern_run_result *r, const char *word,
+                      const char *ranks, int status)
+{
+    say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended with status %d%s%s",
+        f->job_word, ranks, status, f->said[0] ? ": " : "", f->said);
+}
+
 static void judge_status(const struct tern_run_facts *f, struct tern_run_result *r, int status)
 {
     const char *word = job_outcome(f->job_word);
@@ -125,6 +133,8 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
     case TERN_TEMPFAIL:
         if (f->lost_node[0])
             say(r, "node_fail", status, "node %s is down", f->lost_node);
+        else if (word)
+            say_slurm(f, r, word, ranks, status);
         else
             say(r, "fault", status, "%s ended for a reason outside the run (status 75)%s%s", ranks,
                 f->said[0] ? ": " : "", f->said);
@@ -138,6 +148,8 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
     default:
         if (f->lost_node[0])
             say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+        else if (word)
+            say_slurm(f, r, word, ranks, status);
         else
             say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d%s%s", ranks,
                 status, f->said[0] ? ": " : "", f->said);

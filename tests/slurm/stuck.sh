@@ -43,12 +43,25 @@ for name in stepd-workload stepd; do
     if [ $name = stepd ]; then until_true grep -q 'step [1-9]' $name.out; else until_true test -e began.1; fi
     step=$(tern cluster exec $CLUSTER -- squeue -s -h -j "$job" -o %i | grep -v 'batch\|extern' | tail -n 1)
     on sh -c "for p in \$(pgrep -f 'slurmstepd: .$step.'); do ls -l /proc/\$p/fd | grep -q slurmd-trn1-st-trn1-2.log && kill -9 \$p && echo killed; done"
-    out_has killed "$name: a slurmstepd is killed"; touch go
+    out_has killed "$name: a slurmstepd is killed"; touch go; began=$SECONDS
     until_true job_over "$job" || until_true job_over "$job"
+    [ $name = stepd ] || bound $((SECONDS - began)) 14 "$name: seconds from the end of the ranks to that of the job"
+    on scontrol show job "$job" -o
+    is "$(sed 's/.*JobState=\([A-Z_]*\).*ExitCode=\([0-9:]*\).*/\1 \2/' out)" "$([ $name = stepd ] && echo COMPLETED 0:0 || echo FAILED 3:0)" "$name: the job's state and exit code in Slurm"
     is "$(last outcome $name)" "$([ $name = stepd ] && echo done || echo failed)" "$name: a slurmstepd was killed: the ranks' own end counts"
     has $name.out 'srun has not ended, though every rank has' "$name: srun is ended"
 done
 is "$(last exit_code stepd-workload)" 3 "the job has the status of the ranks"
+# The slurmstepd of the batch step is killed: its tern run goes on, and Slurm queues the job again.
+name=batch; rm -f go
+printf "version: 1\nname: batch\nledger: {dir: ledger}\nworkload: {command: [bash, -c, 'trap \"exit 7\" TERM; touch batch.began.\$SLURM_PROCID; [ \$SLURM_RESTART_COUNT ] || until [ -e go ]; do sleep 0.1; done']}\nlaunch: {restarts: 3, health: off}\n" >batch.yaml
+submit -N2 --exclusive --requeue --open-mode=append -o batch.out --wrap "exec $BIN/tern run batch.yaml"
+until_true test -e batch.began.0; until_true test -e batch.began.1
+on sh -c "for p in \$(pgrep -f 'slurmstepd: .$job.batch'); do kill -9 \$p && echo killed; done"
+out_has killed "batch: the slurmstepd of the batch step is killed"
+on scontrol requeue "$job"
+await_job; is "$(job_state "$job")" COMPLETED "batch: the job that was queued again comes to its end"
+is "$(rows outcome batch)" requeued,done "batch: the attempt without a slurmstepd is requeued, not failed"
 # ---- it is killed together with its rank, or the ranks have no log: their signs of life count
 kill_stepd() { # NODE [all]: the slurmstepd of $job's newest step there, and with "all" its processes
     step=$(tern cluster exec $CLUSTER -- squeue -s -h -j "$job" -o %i | grep -v 'batch\|extern' | tail -n 1)

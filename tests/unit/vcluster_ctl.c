@@ -93,6 +93,53 @@ static void owner(void)
     free(home);
 }
 
+/* Serves ROOM/ctl as another user: 0 when no request comes. */
+static int serve_as_other(const char *room, int ready)
+{
+    struct tern_vcluster_ctl_request got;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/ctl", room);
+    if (setgid(65534) < 0 || setuid(65534) < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) < 0 ||
+        listen(fd, 1) < 0 || write(ready, "", 1) != 1)
+        return 2;
+    int caller = accept(fd, NULL, NULL);
+    return caller >= 0 && recv(caller, &got, sizeof got, 0) == 0 ? 0 : 1;
+}
+
+/* A folder of the caller's, where anybody may write, does not vouch for the socket in it. */
+static void impostor(void)
+{
+    struct tern_vcluster_ctl_answer a = {0};
+    struct tern_err err = {0};
+    char *room = tern_fs_join(dir, "open"), byte;
+    int ready[2], status = -1, folder = -1;
+
+    if (geteuid() != 0) {
+        free(room);
+        return;
+    }
+    if (mkdir(room, 0755) < 0 || chmod(dir, 0711) < 0 || chmod(room, 0777) < 0 || pipe(ready) < 0)
+        abort();
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(serve_as_other(room, ready[1]));
+    close(ready[1]);
+    const bool serves = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    ok(serves && tern_vcluster_ctl_check_folder(room, &err) == 0,
+       "another user serves the socket in a folder of the caller's");
+    ok(tern_vcluster_ctl_ask(room, &request, &a, &folder, NULL, &err) < 0 &&
+           err.code == TERN_USAGE && folder < 0 &&
+           strstr(err.text, "is another user's. As that user: sudo -u"),
+       "its supervisor is refused, with the command for its owner: %s", err.text);
+    waitpid(pid, &status, 0);
+    ok(status == 0, "it gets no request");
+    free(room);
+}
+
 int main(void)
 {
     struct tern_err err = {0};
@@ -106,6 +153,7 @@ int main(void)
     }
     close(listener);
     owner();
+    impostor();
     tern_fs_remove_tree(dir, NULL);
     return tap_done();
 }

@@ -64,7 +64,7 @@ int generate_ends(const char *dir, const struct tern_model_config *c, const stru
 static uint64_t available(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
-    const struct tern_task_memory limit = tern_task_memory_read();
+    const struct tern_task_memory limit = tern_task_memory_read("");
     unsigned long long kib = 0;
     char line[128];
 

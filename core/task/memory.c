@@ -48,20 +48,21 @@ static int64_t number(const char *path, const char *word)
     return n;
 }
 
-static int64_t number_in(const char *base, const char *group, const char *file, const char *word)
+static int64_t number_in(const char *root, const char *base, const char *group, const char *file,
+                         const char *word)
 {
-    char *path = tern_strf("%s%s/%s", base, group, file);
+    char *path = tern_strf("%s/sys/fs/cgroup%s%s/%s", root, base, group, file);
     int64_t n = number(path, word);
 
     free(path);
     return n;
 }
 
-struct tern_task_memory tern_task_memory_read(void)
+struct tern_task_memory tern_task_memory_read(const char *root)
 {
     enum { NO_LIMIT_BITS = 62 }; /* v1 says "none" by the largest multiple of a page */
-    struct tern_task_memory m = {-1, -1};
-    char *text = read_small("/proc/self/cgroup"), *at = NULL;
+    struct tern_task_memory m = {.root = root, .kills = -1, .limit = -1};
+    char *path = tern_strf("%s/proc/self/cgroup", root), *text = read_small(path), *at = NULL;
 
     for (char *line = text ? strtok_r(text, "\n", &at) : NULL; line;
          line = strtok_r(NULL, "\n", &at)) {
@@ -71,16 +72,17 @@ struct tern_task_memory tern_task_memory_read(void)
         *group++ = '\0';
         const char *controllers = colon + 1;
         if (strcmp(controllers, "memory") == 0) {
-            m.kills = number_in("/sys/fs/cgroup/memory", group, "memory.oom_control", "oom_kill");
-            m.limit = number_in("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", NULL);
+            m.kills = number_in(root, "/memory", group, "memory.oom_control", "oom_kill");
+            m.limit = number_in(root, "/memory", group, "memory.limit_in_bytes", NULL);
             break;
         }
         if (!*controllers && m.kills < 0) {
-            m.kills = number_in("/sys/fs/cgroup", group, "memory.events", "oom_kill");
-            m.limit = number_in("/sys/fs/cgroup", group, "memory.max", NULL);
+            m.kills = number_in(root, "", group, "memory.events", "oom_kill");
+            m.limit = number_in(root, "", group, "memory.max", NULL);
         }
     }
     free(text);
+    free(path);
     if (m.limit >> NO_LIMIT_BITS)
         m.limit = -1;
     return m;
@@ -100,7 +102,7 @@ static bool ended_badly(int wait_status, bool told)
 void tern_task_memory_words(const struct tern_task_memory *before, int wait_status, bool told,
                             int64_t rank, const char *node, char *to, size_t size)
 {
-    struct tern_task_memory now = tern_task_memory_read();
+    struct tern_task_memory now = tern_task_memory_read(before->root);
     char limit[64] = "", how[64] = "was killed for memory";
 
     if (before->kills < 0 || now.kills <= before->kills || !ended_badly(wait_status, told))

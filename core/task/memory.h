@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 struct tern_task_memory {
-    int64_t kills; /* of the cgroup that this process is in, so far; -1: not known */
-    int64_t limit; /* bytes; -1: none, or not known */
+    const char *root; /* that it was read below; borrowed */
+    int64_t kills;    /* of the cgroup that this process is in, so far; -1: not known */
+    int64_t limit;    /* bytes; -1: none, or not known */
 };
 
-/* By cgroup v2 (memory.events, memory.max) or v1 (memory.oom_control, memory.limit_in_bytes). */
-struct tern_task_memory tern_task_memory_read(void);
+/* By cgroup v2 (memory.events, memory.max) or v1 (memory.oom_control, memory.limit_in_bytes) in
+ * ROOT/proc/self/cgroup and ROOT/sys/fs/cgroup; `root` is "" but in tests. */
+struct tern_task_memory tern_task_memory_read(const char *root);
 
 /* Why a rank's program ended, into `to` and to the log, when its cgroup has killed for memory since
  * `before`: the program, or a process that it needed (a data loader's worker, a child of torchrun

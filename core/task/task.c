@@ -496,7 +496,7 @@ int tern_task_run(char **argv)
 {
     struct task t = {.pid = 0};
     char node[256];
-    struct tern_task_memory before = tern_task_memory_read();
+    struct tern_task_memory before = tern_task_memory_read("");
 
     sink_open(&t);
     t.buffer = malloc(CHUNK);

@@ -1,6 +1,7 @@
 /* tern ledger best: where a metric or a held-out set was at its best. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/fs.h"
 #include "core/base/log.h"
 
 #include <inttypes.h>
@@ -17,7 +18,9 @@ static const struct tern_report_field fields[] = {
     {"id", "the run's ULID", false},
     {"name", "its name in the recipe", false},
     {"state", "as in tern ledger list", false},
-    {"checkpoint", "path of the checkpoint of that step; empty: there is none, or it was deleted",
+    {"checkpoint",
+     "path of the checkpoint of that step; empty: there is none, or it was deleted, for which "
+     "tables have (gone)",
      false},
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
@@ -27,6 +30,8 @@ struct best {
     int64_t step;
     char id[TERN_ULID_SIZE];
     char *name, *checkpoint;
+    bool gone;  /* the step had a checkpoint */
+    bool stays; /* retention keeps it: it is the best of a held-out set */
     const char *state;
 };
 
@@ -69,7 +74,8 @@ static int read_points(struct tern_ledger *l, const char *metric, struct found *
         for (size_t i = 0; i < evals.n; i++) {
             const struct tern_ledger_eval *e = &evals.evals[i];
             if (e->effective && strcmp(e->set, metric) == 0 && isfinite(e->ppl_token))
-                add(points, (struct best){.value = e->ppl_token, .step = e->step});
+                add(points,
+                    (struct best){.value = e->ppl_token, .step = e->step, .stays = !greatest});
         }
     tern_ledger_rows_free(&evals);
     if (points->n == 0 && tern_ledger_series(l, metric, /* all= */ false, &s, NULL) == 0)
@@ -80,14 +86,28 @@ static int read_points(struct tern_ledger *l, const char *metric, struct found *
     return points->n ? 0 : 1;
 }
 
-static char *checkpoint_of(const struct tern_ledger_rows *rows, int64_t step)
+/* Its folder of checkpoints is here, and it is not: in a ledger from elsewhere both are missing.  A
+ * relative path may be from another folder. */
+static bool is_removed(const char *path)
+{
+    char *dir = tern_fs_dirname(path);
+    const bool is = *path == '/' && tern_fs_exists(dir) && !tern_fs_exists(path);
+
+    free(dir);
+    return is;
+}
+
+static char *checkpoint_of(const struct tern_ledger_rows *rows, int64_t step, bool *ret_gone)
 {
     for (size_t i = rows->n; i-- > 0;) {
         const struct tern_ledger_checkpoint *c = &rows->checkpoints[i];
-        if (c->step == step && c->effective && c->state &&
-            (strcmp(c->state, "published") == 0 || strcmp(c->state, "verified") == 0 ||
-             strcmp(c->state, "foreign") == 0))
-            return tern_strdup(c->path);
+        if (c->step != step || !c->effective || !c->state)
+            continue;
+        const bool there = strcmp(c->state, "published") == 0 ||
+                           strcmp(c->state, "verified") == 0 || strcmp(c->state, "foreign") == 0;
+        if (there && !is_removed(c->path))
+            return *ret_gone = false, tern_strdup(c->path);
+        *ret_gone = *ret_gone || there || strcmp(c->state, "deleted") == 0;
     }
     return NULL;
 }
@@ -111,7 +131,7 @@ static int add_run(struct tern_ledger *l, const char *metric, bool only, struct 
             b.name = runs.runs[0].name ? tern_strdup(runs.runs[0].name) : NULL;
             const char *state = show_state(&runs.runs[0]);
             b.state = state ? tern_strdup(state) : NULL; /* until the program ends */
-            b.checkpoint = checkpoint_of(&checkpoints, b.step);
+            b.checkpoint = checkpoint_of(&checkpoints, b.step, &b.gone);
             add(all, b);
         }
     } else if (rc == 0) {
@@ -197,10 +217,26 @@ static int print(const struct found *all, struct tern_err *err)
         show_cell_text(&t, b->id);
         show_cell_text(&t, b->name);
         show_cell_text(&t, b->state);
-        show_cell_text(&t, b->checkpoint);
+        show_cell_text(&t, b->gone && !show.parsable ? "(gone)" : b->checkpoint);
     }
     return j ? show_json(j, err)
              : show_table(&t, "value,step,id%-12,name,checkpoint", "name,checkpoint", err);
+}
+
+/* Retention knows the held-out sets, and not which metric a person looks at. */
+static void tell_retention(const struct best *b)
+{
+    if (b->gone)
+        tern_info("the checkpoint of step %" PRId64 " is gone", b->step);
+    if (!b->checkpoint || b->stays)
+        return;
+    char *dir = tern_fs_dirname(b->checkpoint);
+    tern_info("retention may remove the checkpoint of step %" PRId64
+              ": it keeps the newest ones and the best of held-out sets. A symbolic link keeps it: "
+              "ln -s %s %s/NAME",
+              b->step,
+              strrchr(b->checkpoint, '/') ? strrchr(b->checkpoint, '/') + 1 : b->checkpoint, dir);
+    free(dir);
 }
 
 static int run(int n_args, char **args, struct tern_err *err)
@@ -221,6 +257,8 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (rc == 0) {
         qsort(all.v, all.n, sizeof *all.v, by_value);
         rc = print(&all, err);
+        if (rc == 0)
+            tell_retention(&all.v[0]);
     }
     for (size_t i = 0; i < all.n; i++) {
         free(all.v[i].name);

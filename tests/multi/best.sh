@@ -21,6 +21,16 @@ best=$(best_of ledger step)
 [ "$best" -gt 2 ] && [ "$best" -lt 36 ]; ok $? "its best evaluation is neither its first nor one of its last" || best_of ledger step
 is "$(steps_in checkpoints)" "2 $best 38 40 " "the newest two stay, the checkpoint of the best evaluation, and the one that a symbolic link names"
 is "$(best_of ledger checkpoint)" "$WORK/checkpoints/$(folder "$best")" "tern ledger best names a checkpoint that is there"
+# A metric is no held-out set: retention does not know what it was asked for.
+run tern ledger best held latest -c 1; grep -q retention err; [ $? = 1 ]; ok $? "tern ledger best of a held-out set: the checkpoint stays, and nothing is said" || cat err
+run tern ledger best loss latest -c 40; is "$(awk '$2 == 36' out | grep -c '(gone)$')" 1 "tern ledger best of a metric: a checkpoint that retention has removed is gone"
+is "$(tern ledger best loss latest -c 40 -P -n -o step,checkpoint | grep '^36|')" "36|" "tern ledger best -P: it is an empty field"
+run tern ledger best mix/data/few.tds/tokens latest --max -c 1 -o step; is "$(tail -n 1 out | tr -d " ")" 40 "the greatest number of tokens is the last step's"
+err_has "retention may remove the checkpoint of step 40" "tern ledger best of a metric tells that its checkpoint may go"
+link=$(sed -n 's/.* keeps it: \(ln -s .*\)NAME$/\1most/p' err); $link; [ "$(readlink -f checkpoints/most)" = "$WORK/checkpoints/step-00000040" ]; ok $? "and the command that keeps it, a link to it"
+rm checkpoints/most; mv checkpoints/step-00000040 aside
+run tern ledger best mix/data/few.tds/tokens latest --max -c 1; out_has '(gone)' "tern ledger best: a checkpoint that somebody has moved is gone"; err_has "the checkpoint of step 40 is gone"
+mv aside checkpoints/step-00000040
 run tern ckpt prune --keep 2 checkpoints; status 0; out_has "nothing is to be removed"
 rm checkpoints/gold
 run tern ckpt prune --keep 2 checkpoints; status 0; is "$(steps_in checkpoints)" "$best 38 40 " "without the link its checkpoint goes"

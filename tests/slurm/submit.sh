@@ -17,6 +17,10 @@ is "${#id} $(cat first/run.id)" "26 $id" "a job that waits has the new run's id 
 on scontrol release "$job"; over "and runs"
 is "$(runs id)" "$id" "under that id"
 
+# ---- without nodes in reserve Slurm ends a job with its node, and with them it does not
+on tern submit run.yaml --set checkpoint.dir=first --dry-run; status 0; has out --requeue; grep -q -- '--no-kill' out; [ $? = 1 ]; ok $? "without launch.spares the job has no --no-kill" || cat out
+on tern submit run.yaml --set checkpoint.dir=first --set launch.spares=1 --dry-run; status 0; has out ' --no-kill ' "with launch.spares it has --no-kill"
+
 # ---- the user's own Comment, behind the id; a second submission without tern submit
 sed 's/dir: checkpoints/dir: mine/' run.yaml >mine.yaml
 on tern submit mine.yaml -- --parsable --hold --comment='of mine'; status 0; job=$(cat out)

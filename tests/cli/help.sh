@@ -107,6 +107,19 @@ if [ -e "$ROOT/HACKING.md" ]; then
     wide=$(wider 110 "$ROOT/HACKING.md"; wider 100 "$ROOT/HACKING.md" | grep -v '^[0-9]*:|')
     [ -z "$wide" ]; ok $? "HACKING has no line over 100 columns, and no row of a table over 110" || echo "# lines $wide"
 fi
+# NEWS, PLATFORMS and the recipe for Spack tell the same as the source and each other.
+if [ -e "$ROOT/NEWS" ]; then
+    version=$(sed -n 's/^#define TERN_VERSION "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
+    is "$(grep -m 1 -xE '[0-9]+\.[0-9]+\.[0-9]+' "$ROOT/NEWS")" "$version" "the first version in NEWS is TERN_VERSION"
+fi
+spack=$ROOT/plugins/packaging/spack/package.py.in
+if [ -e "$spack" ] && [ -e "$ROOT/PLATFORMS.md" ]; then
+    for library in libfabric SQLite; do
+        told=$(sed -nE "s/^\* tern needs $library ([0-9.]+) or newer.*/\1/p" "$ROOT/PLATFORMS.md")
+        [ -n "$told" ]; ok $? "PLATFORMS tells the oldest $library"
+        has "$spack" "depends_on(\"${library,,}@$told:\"" "the recipe for Spack takes the oldest $library that PLATFORMS tells"
+    done
+fi
 # Lines of commands: the program, its verb and its options are in -h.
 commands_of() { sed -nE 's/^    ([^ ])/\1/p; s/^\$ //p' "$@" | grep -oE '(^|[ (])tern [a-z].*' | sed 's/^[^t]//; s/  *#.*//; s/ -- .*//; s/[`|)"].*//' | sort -u; }
 commands_of ${ROOT:+$(ls readme 2>/dev/null)} *.topic >commands

@@ -462,7 +462,7 @@ static void hostile_message(struct stranger *s, int i, int peers)
         fi_writedata(s->ep, buf, n, desc, pick(1u << 31), to, state, pick(1u << 31), context);
         break;
     default:
-        /* Told to the other side whatever its memory. */
+        /* Sent to the other side whatever its memory. */
         fi_writedata(s->ep, buf, 0, NULL, pick(1u << 31), to, 0, 0, context);
     }
 }

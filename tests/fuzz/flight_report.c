@@ -1,4 +1,4 @@
-/* Dumps from anybody: each is refused in words or told about; nothing is read that is not there.
+/* Dumps of any program: each is refused in words or reported; nothing is read that is not there.
  * FUZZ_RUNS: how many sets of dumps. */
 #include "core/flight/report.h"
 #include "core/flight/flight.h"
@@ -115,7 +115,7 @@ int main(void)
         tern_flight_report_free(a);
         tern_buf_free(&text);
     }
-    ok(told > n / 2, "%d sets of dumps, %d told about", n, told);
+    ok(told > n / 2, "%d sets of dumps, %d reported", n, told);
     for (int r = 0; r < RANKS; r++)
         free(seeds[r]);
     tern_fs_remove_tree(dir, NULL);

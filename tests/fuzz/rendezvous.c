@@ -1,6 +1,6 @@
-/* Who connects to a supervisor, and what it is told of its beacon: frames of the rendezvous with
- * bytes changed, by ranks that know the key and by strangers.  The supervisor goes on, and real
- * ranks meet afterwards.  FUZZ_RUNS: how many connections. */
+/* Connections to a supervisor, and messages for its beacon: frames of the rendezvous with bytes
+ * changed, by ranks that know the key and by strangers.  The supervisor goes on, and real ranks
+ * meet afterwards.  FUZZ_RUNS: how many connections. */
 #include "core/base/str.h"
 #include "core/task/beacon.h"
 #include "core/wire/rendezvous.h"

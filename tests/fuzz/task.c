@@ -138,6 +138,6 @@ int main(void)
     tern_intake_close(in);
     tern_fs_remove_tree(dir, NULL);
     free(path);
-    ok(1, "%d inputs", n);
+    ok(1, "tern-task survived %d inputs", n);
     return tap_done();
 }

@@ -34,7 +34,7 @@ static const struct {
     {"shuffle", COUNT, AT(shuffle), 1, 1 << 20, 1},        /* completions read in any order */
     {"late", COUNT, AT(late_us), 0, 1e7, 0},               /* microseconds at most, a completion */
     {"dup", CHANCE, AT(dup), 0, 1, 0},                     /* packets sent twice */
-    {"dupdata", CHANCE, AT(dupdata), 0, 1, 0},             /* a write's data is told twice */
+    {"dupdata", CHANCE, AT(dupdata), 0, 1, 0},             /* a write's data is reported twice */
     {"eagain", CHANCE, AT(eagain), 0, 0.999, 0},           /* sends and writes refused for now */
     {"recv_eagain", CHANCE, AT(recv_eagain), 0, 0.999, 0}, /* receives */
     {"fail", CHANCE, AT(fail), 0, 1, 0},                   /* sends that end with an error */

@@ -1,5 +1,5 @@
-/* Packets over AF_UNIX sockets: one connection a direction, so that a peer that does not read
- * stops nobody else's messages, and so that the kernel tells when it is gone. */
+/* Packets over AF_UNIX sockets: one connection a direction, so that a peer that does not read stops
+ * no other peer's messages, and so that the kernel tells when it is gone. */
 #include "tests/provider/srd.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ fi_addr_t srd_own_index(struct srd_ep *ep)
     return ep->index;
 }
 
-/* Makes it when it is new; NULL when there are too many that nobody knows. */
+/* Makes it when it is new; NULL when there are too many unknown ones. */
 static struct srd_peer *peer_of(struct srd_ep *ep, const struct srd_address *a)
 {
     struct srd_peer **at = &ep->peers;
@@ -145,7 +145,7 @@ static void peer_gone(struct srd_ep *ep, struct srd_peer *p)
     }
 }
 
-/* 1 connected, 0 not yet, -1 nobody is there. */
+/* 1 connected, 0 not yet, -1 no peer is there. */
 static int connect_to(struct srd_ep *ep, struct srd_peer *p)
 {
     const int bytes = SOCKET_BYTES;
@@ -179,7 +179,7 @@ static uint32_t check_of(const struct srd_packet *h)
     return sum;
 }
 
-/* 1 sent, 0 not now, -1 nobody is there any more. */
+/* 1 sent, 0 not now, -1 the peer has gone. */
 static int send_packet(struct srd_peer *p, struct srd_packet *h, const char *bytes)
 {
     h->magic = MAGIC;
@@ -241,7 +241,7 @@ static int pick(struct srd_ep *ep, const struct srd_peer *p, int64_t now)
     return -1;
 }
 
-/* 1 all sent, 0 not now, -1 nobody is there any more. */
+/* 1 all sent, 0 not now, -1 the peer has gone. */
 static int push_acks(struct srd_peer *p)
 {
     size_t told = 0;

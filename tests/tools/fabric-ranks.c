@@ -426,7 +426,7 @@ static int until_error(struct tern_fabric *f)
     }
 }
 
-/* Those who wait sleep meanwhile. */
+/* Ranks that wait sleep meanwhile. */
 static int uneven(struct tern_fabric *f)
 {
     enum { ROUNDS = 12, BARRIERS = 40, COMPUTE_NS = 40000000 };

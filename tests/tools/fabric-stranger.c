@@ -1,4 +1,4 @@
-/* Somebody who can reach the ranks' addresses, and was told nothing else:
+/* A user who can reach the ranks' addresses, and knows nothing else:
  *
  *     fabric-stranger RANKS SECONDS HOST:PORT...
  *

@@ -80,7 +80,7 @@ static void children(void)
     log_steps("parent", 1);
 }
 
-/* The call is refused, and why is told. */
+/* The call is refused, and the error says why. */
 static void refused(int rc, const char *call)
 {
     printf("%s: %s\n", call, rc == -1 ? tern_log_error() : "taken");

@@ -168,7 +168,7 @@ static int wrong(void)
         if ((m[i]->state == TERN_WIRE_FAILED) != (size_wrong || call_wrong) ||
             m[i]->wrong_size != size_wrong || m[i]->wrong_call != call_wrong ||
             m[i]->their_call != cases[i].call)
-            return fail("a wrong message is not told as such");
+            return fail("a wrong message is not reported as such");
     }
     linger(rank == 0 ? 100 : 0);
     return 0;

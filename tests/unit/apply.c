@@ -204,7 +204,8 @@ static void releases(void)
     ok(!tern_slurm_reconfigure_takes_nodes("22.05.8"), "22.05 takes nodes at its start");
     ok(!tern_slurm_reconfigure_takes_nodes("23.02.7"), "23.02 does, too");
     ok(tern_slurm_reconfigure_takes_nodes("23.11.0"), "23.11 takes them when it reads again");
-    ok(tern_slurm_reconfigure_takes_nodes("26.05.5-1"), "so does 26.05");
+    ok(tern_slurm_reconfigure_takes_nodes("26.05.5-1"),
+       "slurmctld 26.05 takes new nodes when it reads again");
     ok(!tern_slurm_reconfigure_takes_nodes("none"), "an unknown release is taken for an old one");
 }
 

@@ -73,7 +73,8 @@ static void test_cells(const char *file, uint64_t rows)
            tern_arrow_use(a, (size_t)tern_arrow_find(a, "kind", &err), &err) < 0 &&
            err.code == TERN_USAGE,
        "a dictionary is refused");
-    has(err.text, "'kind' is of type dictionary<utf8>", "it is refused by name");
+    has(err.text, "'kind' is of type dictionary<utf8>",
+        "the refused dictionary is named with its type");
     ok(tern_arrow_find(a, "txt", &err) < 0, "a column that is not there");
     has(err.text, "no column 'txt' (found: text, id, body,", "the columns are listed");
     tern_arrow_close(a);
@@ -143,10 +144,12 @@ static void test_records(void)
     free(rows);
     ok(!records(RECORDS, "instruction kind", &err) && err.code == TERN_USAGE,
        "a dictionary that is a field is refused");
-    has(err.text, "column 'kind' is of type dictionary<utf8>", "it is refused by name");
+    has(err.text, "column 'kind' is of type dictionary<utf8>",
+        "the refused column is named with its type");
     ok(!records(RECORDS, "messages messages[].when", &err) && err.code == TERN_USAGE,
        "a time in a struct that is a field is refused");
-    has(err.text, "column 'messages[].when' is of type timestamp", "it is refused by its path");
+    has(err.text, "column 'messages[].when' is of type timestamp",
+        "the refused time is named by its path");
     ok(!records(RECORDS, "prompt", &err) && err.code == TERN_USAGE, "no column is a field");
     has(err.text, "none of its columns is a field of records (found: id, messages, conversations,",
         "the columns are listed");
@@ -285,7 +288,7 @@ static void test_write(void)
     tern_arrow_writer_free(w);
     close(fd);
     struct tern_arrow *r = tern_arrow_open(path, &err);
-    ok(r && tern_arrow_n_columns(r) == 4, "they are read: %s", err.text);
+    ok(r && tern_arrow_n_columns(r) == 4, "columns of both kinds are read: %s", err.text);
     for (size_t c = 0; c < 4; c++)
         use(r, columns[c].name);
     ok(tern_arrow_next(r, &err) == 1 && tern_arrow_rows(r) == 2, "two rows of three numbers");
@@ -297,7 +300,7 @@ static void test_write(void)
     ok(tern_arrow_next(r, &err) == 1 && tern_arrow_rows(r) == 3 && tern_arrow_ints(r, 2, 1, &v) &&
            v.n == 2 && tern_arrow_ints_at(&v, 0) == 3,
        "three rows of two numbers");
-    ok(tern_arrow_next(r, &err) == 0, "the end");
+    ok(tern_arrow_next(r, &err) == 0, "the file has no more rows");
     tern_arrow_close(r);
 }
 
@@ -320,7 +323,7 @@ static void test_dataset(void)
     put("dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}");
     ok(tern_arrow_is_dataset(work) && tern_arrow_dataset_list(work, &d, &err) < 0,
        "several data sets are refused");
-    has(err.text, "/train, ", "its splits are named");
+    has(err.text, "/train, ", "the refused splits are named");
     put("state.json",
         "{\"_data_files\": [{\"filename\": \"b.arrow\"}, {\"filename\": \"a.arrow\"}]}");
     ok(tern_arrow_dataset_list(work, &d, &err) == 0 && d.n == 2 &&

@@ -45,7 +45,7 @@ static void begun(struct tern_run_attempt *a)
     make_old();
     ok(renewed(), "the lease is kept alive while the nodes are looked at");
     make_old();
-    ok(renewed(), "again and again");
+    ok(renewed(), "the lease is kept alive a second time");
 
     /* Another attempt takes it, as after a pause of this machine. */
     make_old();
@@ -53,7 +53,7 @@ static void begun(struct tern_run_attempt *a)
         abort();
     ok(tern_run_attempt_launch(a, &result, &err) < 0 && err.code == TERN_FAILED,
        "one that was lost meanwhile starts no ranks");
-    has(err.text, "lost its lease", "and says why");
+    has(err.text, "lost its lease", "the error says that the lease is lost");
     tern_run_attempt_end(a);
     ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "no child is left that renews the lease");
 }

@@ -54,7 +54,8 @@ static void test_hash(void)
        "siphash of 15 bytes, its authors' value");
     ok(tern_crc32c(0, "123456789", 9) == 0xe3069283u, "crc32c check value");
     ok(tern_crc32c(0, zeros, 32) == 0x8a9136aau, "crc32c of 32 zeros (RFC 3720)");
-    ok(tern_crc32c(tern_crc32c(0, "1234", 4), "56789", 5) == 0xe3069283u, "crc32c continues");
+    ok(tern_crc32c(tern_crc32c(0, "1234", 4), "56789", 5) == 0xe3069283u,
+       "crc32c of two parts is that of the whole");
     tern_sha256("abc", 3, d);
     is(tern_hex(hex, d, sizeof d),
        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "sha256 of abc");

@@ -1,4 +1,5 @@
-/* core/base, writing behind: the file has what was given, patches too, and an error is told. */
+/* core/base, writing behind: the file has the given bytes, patches too, and an error is reported.
+ */
 #include "core/base/behind.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
@@ -135,7 +136,7 @@ static void failures(void)
     fail_after = 0;
     int rc = tern_behind_write(b, "few", 3, &err);
     ok(rc == 0 && tern_behind_end(b, &err) < 0 && strstr(err.text, "No space left"),
-       "a failure of the last piece is told by the end");
+       "a failure of the last piece is reported by the end");
     fail_after = -1;
     b = tern_behind_new(fd, path, NULL);
     tern_behind_write(b, data, PIECE, NULL);

@@ -47,15 +47,18 @@ static void test_seam(struct tern_infer_tokens *t)
     is(row(t, "the cat", " runs", 100), whole,
        "a row is context and choice as one text, the choice what is behind the context's ids");
     same(t, "the cat ", "runs", "the cat", " runs", "a blank at the context's end is the choice's");
-    same(t, "the cat\n", " runs", "the cat", "\n runs", "so is a line's end");
+    same(t, "the cat\n", " runs", "the cat", "\n runs",
+         "a line's end at the context's end is the choice's");
     same(t, "the cat\xc2\xa0\xe3\x80\x80", "runs", "the cat", "\xc2\xa0\xe3\x80\x80runs",
-         "so are blanks of Unicode");
-    same(t, "the cat\x1f", "runs", "the cat", "\x1fruns", "so is a separator of units");
+         "blanks of Unicode at the context's end are the choice's");
+    same(t, "the cat\x1f", "runs", "the cat", "\x1fruns",
+         "a separator of units at the context's end is the choice's");
     ok(strncmp(row(t, "the cat\xe2\x80\x8b", " runs", 100), "1 ", 2) == 0 &&
            strcmp(row(t, "the cat\xe2\x80\x8b", " runs", 100), whole) != 0,
        "a space of no width is none");
     t->bos = false;
-    ok(strcmp(row(t, "the cat", " runs", 100), whole + 2) == 0, "without BOS the row has none");
+    ok(strcmp(row(t, "the cat", " runs", 100), whole + 2) == 0,
+       "without BOS the row begins with the text");
     const char *alone = row(t, "", " runs", 100);
     ok(strncmp(alone, "1 | ", 4) == 0, "an empty context is BOS, all else is the choice's: %s",
        alone);

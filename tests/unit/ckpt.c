@@ -81,7 +81,7 @@ struct job {
     uint64_t step;
     enum how how;
     int fails; /* rank that gives a slice that sticks out; -1 none */
-    bool hole; /* nobody owns the bias */
+    bool hole; /* no rank owns the bias */
     int rc;
     struct tern_ckpt_saved out;
     struct tern_err err;

@@ -78,7 +78,7 @@ static void test_heartbeat(void)
     struct tern_ckpt_lease *a = NULL, *b = NULL;
 
     ok(acquire(dir, &a) == 0 && tern_ckpt_lease_attempt(a) == 1, "attempt 1 takes the lease");
-    ok(tern_ckpt_lease_attach(dir, 1, &b, &err) == 0, "another process attaches to it");
+    ok(tern_ckpt_lease_attach(dir, 1, &b, &err) == 0, "another process attaches to a lease");
     make_old(file);
     ok(tern_ckpt_lease_renew(a, &err) == 0 && is_young(file),
        "a heartbeat renews the lease's file");
@@ -244,7 +244,7 @@ static void test_left(void)
        "a folder that cannot be removed holds up no other: two checkpoints are pruned");
     ok(save(dir, 5, a) == 0 && tern_ckpt_prune(dir, &how, NULL, &err) < 0 &&
            entries(dir, "step-") == 3,
-       "nor does it hold up the next prune");
+       "a folder that cannot be removed does not hold up the next prune");
     refuses = false;
     ok(tern_ckpt_prune(dir, &how, NULL, &err) == 0 && !tern_fs_exists(own) &&
            entries(dir, ".trash") == 0,

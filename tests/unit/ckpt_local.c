@@ -142,7 +142,7 @@ static void *flush(void *arg)
     return NULL;
 }
 
-/* Step 3 is of another run, and step 7 cannot be told now. */
+/* Step 3 is of another run, and step 7 is not known now. */
 static int may_take(void *ctx, const struct tern_ckpt *c, struct tern_err *err)
 {
     (void)ctx;
@@ -258,7 +258,7 @@ static void test_save(void)
     ok(tern_fs_read(path, 1 << 20, &text[0], &len[0], &err) == 0 &&
            tern_fs_read(theirs, 1 << 20, &text[1], &len[1], &err) == 0 && len[0] == len[1] &&
            memcmp(text[0], text[1], len[0]) == 0,
-       "both nodes have the same manifest");
+       "both nodes write the same manifest");
     free(path), free(theirs), free(text[0]), free(text[1]);
     path = tern_strf("%s/step-00000005", ranks[2].local);
     ok(!tern_ckpt_open(path, &err) && err.code == TERN_USAGE,
@@ -284,7 +284,8 @@ static void test_flush(void)
         ok(all(flush, 1), "%s: the nodes' checkpoint is flushed: %s",
            background ? "in threads" : "at once", ranks[0].err.text);
         char *path = tern_strf("%s/step-00000005", shared);
-        ok(tern_ckpt_verify(path, true, &err) == 0, "it verifies there: %s", err.text);
+        ok(tern_ckpt_verify(path, true, &err) == 0, "the flushed checkpoint verifies there: %s",
+           err.text);
         ok(strcmp(ranks[3].saved.digest, digest) == 0 && ranks[3].saved.shards == RANKS &&
                strcmp(ranks[3].saved.path, path) == 0,
            "each rank knows its path, shards and digest, which is that on the nodes");
@@ -325,7 +326,7 @@ static void test_find(void)
     path = file_of(2, 1, shard(3));
     unlink(path);
     free(path);
-    ok(all(find, 0), "nor is one that lacks a file");
+    ok(all(find, 0), "a checkpoint that lacks a file is not found");
     begin("find-mixed", false);
     save_step(4);
     char *mine = tern_strf("%s/step-00000004", ranks[2].local);
@@ -338,12 +339,12 @@ static void test_find(void)
     rename(theirs, mine);
     free(mine), free(theirs);
     begin("find-mixed", false);
-    ok(all(find, 0), "nor is one whose parts are of two saves");
+    ok(all(find, 0), "a checkpoint whose parts are of two saves is not found");
     begin("find-other", false);
     path = tern_strf("%s/step-00000004", ranks[0].local);
     tern_fs_remove_tree(path, NULL);
     free(path);
-    ok(all(find, 0), "nor one that a node has lost");
+    ok(all(find, 0), "a checkpoint that a node has lost is not found");
     begin("find-order", false);
     save_step(4);
     begin("find-order", true);
@@ -355,8 +356,8 @@ static void test_find(void)
         ranks[i].found = &ranks[i].got;
     struct tern_err err = {0};
     char *whole = tern_strf("%s/step-00000004", shared);
-    ok(all(flush, 1) && tern_ckpt_verify(whole, true, &err) == 0, "and flushed: %s",
-       ranks[0].err.text);
+    ok(all(flush, 1) && tern_ckpt_verify(whole, true, &err) == 0,
+       "the save that was begun anew is flushed: %s", ranks[0].err.text);
     free(whole);
     chmod(ranks[0].local, 0777);
     ok(all(find, 0), "a folder that others can write to is not believed");
@@ -390,7 +391,8 @@ static void test_redirect(void)
            ranks[0].err.text);
         refused = NULL;
         char *path = tern_strf("%s/step-00000005", shared);
-        ok(tern_ckpt_verify(path, true, &err) == 0, "it is whole there: %s", err.text);
+        ok(tern_ckpt_verify(path, true, &err) == 0,
+           "the checkpoint of a repeated save verifies: %s", err.text);
         struct tern_ckpt *c = tern_ckpt_open(path, &err);
         float last = 0;
         const uint64_t start[] = {ROWS - 1, COLS - 1}, one[] = {1, 1};
@@ -398,7 +400,8 @@ static void test_redirect(void)
                last == value(5, ROWS * COLS - 1),
            "with what the arrays held when the save began");
         tern_ckpt_close(c);
-        ok(!is_there(0, 5, "") && !is_there(2, 5, ""), "and nothing of it stays on the nodes");
+        ok(!is_there(0, 5, "") && !is_there(2, 5, ""),
+           "nothing of a repeated save stays on the nodes");
         free(path);
     }
 }
@@ -487,8 +490,8 @@ static void test_partner(void)
     for (int i = 0; i < RANKS; i++)
         ranks[i].found = &ranks[i].got;
     path = tern_strf("%s/step-00000005", shared);
-    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0, "and it is flushed: %s",
-       ranks[0].err.text);
+    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0,
+       "the newest checkpoint of the nodes is flushed: %s", ranks[0].err.text);
     free(path);
 }
 
@@ -525,8 +528,8 @@ static void test_other_save(void)
        "the manifest takes the other save's place: %s", err.text);
     free(path), free(text);
     path = tern_strf("%s/step-00000005", shared);
-    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0, "then it is flushed: %s",
-       ranks[0].err.text);
+    ok(all(flush, 1) && tern_ckpt_verify(path, true, &err) == 0,
+       "after the failure the checkpoint is flushed: %s", ranks[0].err.text);
     free(path), free(mine), free(other);
 }
 

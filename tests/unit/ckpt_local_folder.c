@@ -124,7 +124,7 @@ static void test_make(void)
 
     ok(tern_ckpt_local_check(node, &err) == 0, "a folder that is not there is no fault");
     ok(tern_ckpt_local_make(node, &err) == 0 && tern_ckpt_local_check(node, &err) == 1,
-       "it is made: %s", err.text);
+       "a node's folder is made: %s", err.text);
     ok(mode_of(root) == 01777, "other users may make their own folders in checkpoint.local: %o",
        mode_of(root));
     ok(mode_of(run) == 0700 && mode_of(node) == 0700,

@@ -155,8 +155,8 @@ static void deals(const char *source)
             .dir = dir, .shards = tries[i].shards, .threads = tries[i].threads};
         struct tern_ckpt_saved saved = {0};
         struct tern_err err = {0};
-        ok(tern_ckpt_reshard(source, &r, &saved, &err) == 0, "in %u files (%s)", r.shards,
-           err.text);
+        ok(tern_ckpt_reshard(source, &r, &saved, &err) == 0,
+           "a checkpoint is written anew in %u files (%s)", r.shards, err.text);
         ok(saved.shards == r.shards && tern_ckpt_verify(saved.path, true, &err) == 0,
            "in %u files: every byte verifies (%s)", r.shards, err.text);
         ok(is_same(saved.path, &err), "in %u files: the same arrays (%s)", r.shards, err.text);

@@ -377,7 +377,8 @@ static void test_background(void)
     ok(went_on[0] && went_on[1] && went_on[2], "a rank goes on while a shard is being written");
     ok(hidden, "no checkpoint is there before every rank has written");
     ok(published, "rank 0 publishes without the other ranks");
-    ok(jobs[0].rc == 1 && jobs[2].rc == 1, "then all ranks know: %s", jobs[0].err.text);
+    ok(jobs[0].rc == 1 && jobs[2].rc == 1, "all ranks hear of the published checkpoint: %s",
+       jobs[0].err.text);
     free_stagings(jobs, 3);
     free(final_path), free(dir);
 }
@@ -549,7 +550,7 @@ static void test_staging(void)
     ok(tern_ckpt_staging_bytes(a, 2) == ROWS * COLS * sizeof(float),
        "what never changes needs no room in a staging");
     a[0].owner = false;
-    ok(tern_ckpt_staging_bytes(a, 2) == 0, "nor does what another rank writes");
+    ok(tern_ckpt_staging_bytes(a, 2) == 0, "an array that another rank writes needs no staging");
     free(j.m);
     struct job jobs[RANKS_MAX] = {{.staging = tern_ckpt_staging_new(1000, &err)}};
     struct job like = {.dir = dir, .step = 1, .background = true};

@@ -145,7 +145,7 @@ static void test_copy(void)
 
     ok(save(5) == 0 && tern_fs_read(manifest, 1 << 20, &text, &len, &err) == 0 &&
            tern_ckpt_local_put_manifest(other, 5, digest, text, len, &err) == 0,
-       "another node gets the manifest: %s", err.text);
+       "another node gets the checkpoint's manifest: %s", err.text);
     struct tern_ckpt_stream *from = tern_ckpt_stream_open(node, 5, 0, /* writes= */ false, &err);
     struct tern_ckpt_stream *into = tern_ckpt_stream_open(other, 5, 0, /* writes= */ true, &err);
     const uint64_t bytes = from ? tern_ckpt_stream_bytes(from) : 0;
@@ -153,7 +153,7 @@ static void test_copy(void)
     synced = 0;
     ok(bytes > 4000 && into && tern_ckpt_stream_read(from, 0, bytes, all, &err) == 0 &&
            tern_ckpt_stream_write(into, all, bytes, &err) == 0,
-       "it gets the files of the rank: %s", err.text);
+       "another node gets the files of a rank: %s", err.text);
     ok(synced > 0 && named == 0, "the names of all files are durable then");
     tern_ckpt_stream_end(from);
     tern_ckpt_stream_end(into);
@@ -175,11 +175,11 @@ static void test_unread(void)
         unreadable = words[i];
         ok(find(false, &step, &err) < 0 && err.code == TERN_TEMPFAIL &&
                strstr(err.text, words[i]) && strstr(err.text, "Input/output error"),
-           "%s cannot be read now: that is told, and no older one is taken: %s", words[i],
+           "%s cannot be read now: the error says so, and no older one is taken: %s", words[i],
            err.text);
         has = 0;
         ok(find(true, &step, &err) < 0 && err.code == TERN_TEMPFAIL,
-           "%s: nor on two nodes, if the other has no copy", words[i]);
+           "%s: two nodes without a copy of it give the same error", words[i]);
         has = 1;
         ok(find(true, &step, &err) == 1 && step == 6, "%s: the other node's copy serves", words[i]);
     }

@@ -96,12 +96,12 @@ static void test_refused(void)
     blocks = true;
     ok(save(5, 3, true, NULL, &err) < 0 && n_told == 2 && told[0].word == TERN_CKPT_WRITTEN &&
            told[1].word == TERN_CKPT_REFUSED,
-       "of a checkpoint that does not get its name this is told");
+       "of a checkpoint that does not get its name the caller hears so");
     blocks = false;
     has(err.text, "already exists", "a checkpoint that does not get its name: why");
     n_told = 0;
     ok(save(6, 4, true, NULL, &err) < 0 && n_told == 0,
-       "a checkpoint that lacks a part of an array is not told of");
+       "a checkpoint that lacks a part of an array is not reported");
 }
 
 int main(void)

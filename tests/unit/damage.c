@@ -84,7 +84,7 @@ static void test_files(void)
     put(path, "four", 4);
     int fd = open(path, O_RDONLY);
     ok(tern_fs_pread(fd, to, 8, 0, path, &err) < 0, "a file that ends too early is not read");
-    has(err.text, "ends at byte 4, 4 bytes too early", "its end is named");
+    has(err.text, "ends at byte 4, 4 bytes too early", "the error names the file's early end");
     close(fd);
     if (tern_fs_new_open(&f, path, 0644, &err) < 0)
         abort();
@@ -185,13 +185,14 @@ static void test_sets(void)
     make_set(path);
     s = truncate(path, st.st_size - 1) == 0 ? tern_data_set_open(path, &err) : NULL;
     ok(!s, "a token set that was cut off is not opened");
-    has(err.text, "bytes long, its header says", "its length is named");
+    has(err.text, "bytes long, its header says", "the error names the length of the cut set");
     make_set(path);
     struct tern_tds_header longer = h;
     longer.sections[meta].bytes = TERN_TDS_META_MAX - 8;
     put_head(path, &longer);
     ok(!tern_data_set_open(path, &err), "a token set with a section behind its end is not opened");
-    has(err.text, "a section lies outside the file", "it is the section that is wrong");
+    has(err.text, "a section lies outside the file",
+        "the error names the section outside the file");
     make_set(path);
     const uint64_t far = h.n_tokens + 1;
     patch(path, (off_t)(h.sections[docs].offset + 2 * sizeof(struct tern_tds_doc)), &far,
@@ -273,7 +274,7 @@ static void test_save(void)
     struct tern_ckpt *c = tern_ckpt_open(one, &err);
     ok(c && tern_ckpt_file_read(c, "config.json", &text, NULL, &err) < 0,
        "a changed config.json of a checkpoint is not read");
-    has(err.text, "does not match its digest", "its digest tells");
+    has(err.text, "does not match its digest", "the error names the digest that does not match");
     tern_ckpt_close(c);
     if (tern_ckpt_lease_acquire(dir, 0, "test", &lease, &err) < 0)
         abort();
@@ -373,7 +374,7 @@ static void test_tensors(void)
     ok(!tern_ckpt_open_hf(dir, &err), "a byte behind the last tensor is refused");
     put_tensors(file, twice, 32);
     ok(!tern_ckpt_open_hf(dir, &err), "two tensors in one place are refused");
-    has(err.text, "overlaps another or leaves a hole", "that is told");
+    has(err.text, "overlaps another or leaves a hole", "the error names the two tensors' overlap");
     unlink(file);
     put_tensors(above, good, 32);
     put(index, out, sizeof out - 1);
@@ -424,7 +425,8 @@ int main(void)
         return 1;
     test_files();
     ok(parse_tree("a/x") == 0, "a list of files: %s", err.text);
-    ok(parse_tree("../x") < 0 && parse_tree("a/../../x") < 0, "one that leads out is refused");
+    ok(parse_tree("../x") < 0 && parse_tree("a/../../x") < 0,
+       "a path that leads out of the folder is refused");
     ok(parse_tree("a/./x") < 0 && parse_tree("/x") < 0, "so is one that is not plain");
     test_sets();
     test_line();

@@ -1,5 +1,5 @@
 /* core/data: sets come back as written, every token is a target once, the mix keeps its shares and
- * order, and damage is told. */
+ * order, and damage is reported. */
 #include "core/base/fs.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"

@@ -122,7 +122,7 @@ static void test_heartbeats(void)
        "a lease that another process has taken over gets no heartbeat of the first");
     ok(!data_folder_holds(&f), "it is held no more");
     data_folder_release(&f);
-    ok(there(name), "it is not given back for the other process");
+    ok(there(name), "a claim that was taken over is not given back");
     data_folder_close(&f);
     free(path);
     free(name);
@@ -261,7 +261,7 @@ static void test_discard(void)
        "a process begins to discard a build");
     ok(data_folder_join(&f, &err) == DATA_JOIN_LATER && there("0001-0123456789abcdef.tds") &&
            is_plan(&f, plan_a),
-       "another waits, and removes nothing");
+       "another process waits, and removes nothing");
     data_folder_release(&g);
     char *failed = data_folder_get(&f, "failed");
     ok(join(&g) == DATA_JOINED && is_plan(&g, plan_b) && !there("0001-0123456789abcdef.tds") &&
@@ -276,9 +276,9 @@ static void test_discard(void)
     begin(&h, &other, plan_c);
     ok(discard(&h, plan_a, failed, &err) == DATA_JOIN_LATER && is_plan(&g, plan_b) &&
            tern_fs_exists(part),
-       "nor does one of a third plan");
+       "a process of a third plan removes nothing");
     ok(replace_plan(&g, failed, &err) == 0 && there("failed"),
-       "a failure that the new build has told meanwhile stays");
+       "a failure that the new build has reported meanwhile stays");
     free(part);
     free(failed);
     data_folder_close(&f);
@@ -306,8 +306,10 @@ static void test_other_plan(void)
     ok(join(&f) == DATA_JOINED && data_folder_state(&f) == DATA_FOLDER_OURS,
        "a build works in its folder");
     ok(data_folder_state(&g) == DATA_FOLDER_OTHER, "a process of another plan sees that");
-    ok(join(&g) == DATA_JOIN_FAILED && err.code == TERN_USAGE, "it cannot join");
-    has(err.text, "holds parts of another build: the options differ", "it is told why");
+    ok(join(&g) == DATA_JOIN_FAILED && err.code == TERN_USAGE,
+       "a process of another plan cannot join");
+    has(err.text, "holds parts of another build: the options differ",
+        "the error says that the options differ");
     data_folder_put_done(&g);
     ok(data_folder_state(&f) == DATA_FOLDER_OURS, "the end of another plan's build is not its own");
     data_folder_remove_all(&g);
@@ -344,7 +346,7 @@ static void test_end(void)
     finished_build(&f);
     begin(&g, &late, plan_a);
     ok(data_folder_join(&g, &err) == DATA_JOIN_DONE, "a task that comes late has nothing to do");
-    ok(data_folder_tasks(&f) == 2, "it is seen to have come");
+    ok(data_folder_tasks(&f) == 2, "the build counts a task that came late");
     data_folder_close(&g);
     begin(&g, &other, plan_a);
     char *part = data_folder_part(&f, 0), *name = in_folder("done");
@@ -358,7 +360,8 @@ static void test_end(void)
     for (int i = done + 1; i < disk_n; i++)
         later += strcmp(disk_events[i].call, "unlink") == 0 && strstr(disk_events[i].path, parts);
     ok(later == 0, "'done' is the last of its files that goes");
-    ok(data_folder_state(&f) == DATA_FOLDER_GONE, "its processes see that");
+    ok(data_folder_state(&f) == DATA_FOLDER_GONE,
+       "the build's processes see that its folder is gone");
     ok(join(&g) == DATA_JOINED, "the other command begins anew");
     data_folder_remove_all(&f);
     ok(is_plan(&g, plan_a), "a process that was frozen removes nothing of it");

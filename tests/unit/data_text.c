@@ -1,5 +1,5 @@
-/* core/data: UTF-8 is told from other bytes wherever it stands, and a line's field is what a plain
- * JSON reader finds. */
+/* core/data: UTF-8 is distinguished from other bytes wherever it stands, and a line's field is what
+ * a plain JSON reader finds. */
 #include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/text/line.h"

@@ -428,7 +428,7 @@ static void keep_token(void *arg, const char *key, const char *value)
         snprintf(token_seen, sizeof token_seen, "%s", value);
 }
 
-/* In a user's ledger, who may put something else in the probe's place while root looks. */
+/* In a user's ledger, whose owner may put something else in the probe's place while root looks. */
 static void probe_stays_in_its_folder(void)
 {
     char ledger[] = "/tmp/tern-doctor-XXXXXX";

@@ -1,4 +1,4 @@
-/* core/health: an admin who drains the node, or puts it back, while tern is about it. */
+/* core/health: an admin drains the node, or puts it back, while tern does the same. */
 #include "core/base/clock.h"
 #include "core/slurm/slurm.h"
 #include "tests/unit/tap.h"

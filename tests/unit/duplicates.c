@@ -59,7 +59,7 @@ static void test_near(void)
         wrong += tern_data_duplicates_add(d, hash, NULL) != 0;
         hash[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    ok(wrong == 0, "hashes of zeros but for one bit are told apart");
+    ok(wrong == 0, "hashes of zeros but for one bit are distinguished");
     memset(hash, 0xff, sizeof hash);
     for (unsigned i = 0; i < 300; i++) {
         hash[2] = (uint8_t)i;
@@ -71,7 +71,7 @@ static void test_near(void)
         hash[3] = (uint8_t)(i >> 8);
         wrong += tern_data_duplicates_add(d, hash, NULL) != 0;
     }
-    ok(wrong == 0, "hashes with one place, the last of its part, are told apart");
+    ok(wrong == 0, "hashes with one place, the last of its part, are distinguished");
     tern_data_duplicates_free(d);
 }
 

@@ -208,7 +208,7 @@ static void test_export(void)
     struct tern_convert_out got;
     disk_clear();
     ok(tern_convert_to_hf(one, out, &options, &got, &err) == 0 && got.shards > 1,
-       "it is exported to several files");
+       "a checkpoint is exported to several files");
     ok(checked(folder_placed(out, (int)got.shards + 2)),
        "an export's files and folder are synced before its rename, the folder above after");
     test_export_ranks(one);

@@ -304,17 +304,21 @@ static void test_addresses(void)
 {
     static const char p[] = "trn1-2.31";
 
-    is(VALUE(p, "MASTER_ADDR", NODE, "master=n[4-9]"), "n4", "the master");
+    is(VALUE(p, "MASTER_ADDR", NODE, "master=n[4-9]"), "n4", "MASTER_ADDR is the first node's");
     is(VALUE(p, "MASTER_PORT", NODE, "job=4001"), "20002", "the master's port by the job's id");
     is(VALUE(p, "NEURON_RT_ROOT_COMM_ID", NODE, "job=4001", "master=n4"), "n4:20003",
        "the collectives' root has the next port");
     is(VALUE(p, "NEURON_RT_ROOT_COMM_ID", NODE,
              "master=n4.a-domain-with-a-very-long-name.of-many-parts.compute.internal.example.org"),
        "n4:20001", "the collectives' root has a name that the runtime takes");
-    is(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "container=1", "interface=eth0"), "eth0", "container");
-    has(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "interface=eth0"), "unset:", "no container");
-    is(VALUE(p, "NEURON_COMPILE_CACHE_URL", NODE, "cache=/fsx/cache"), "/fsx/cache", "cache");
-    has(VALUE(p, "NEURON_COMPILE_CACHE_URL", NODE), "unset: no workload", "no cache");
+    is(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "container=1", "interface=eth0"), "eth0",
+       "in a container the interface is the given one");
+    has(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "interface=eth0"),
+        "unset:", "without a container the interface stays unset");
+    is(VALUE(p, "NEURON_COMPILE_CACHE_URL", NODE, "cache=/fsx/cache"), "/fsx/cache",
+       "the compile cache is the workload's");
+    has(VALUE(p, "NEURON_COMPILE_CACHE_URL", NODE), "unset: no workload",
+        "without a workload the cache stays unset");
     is(VALUE(p, "MALLOC_ARENA_MAX", NODE, "parameters=7e10"), "128", "arenas of a 70B model");
 }
 
@@ -332,7 +336,8 @@ static void test_cpu(void)
        "1", "cpus_per_task cannot add CPUs");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=8", "cores=8", "cpus_per_task=3"), "3",
        "cpus_per_task lowers the threads");
-    is(VALUE(p, "OMP_NUM_THREADS", "cpus=8", "cores=8", "workers=4"), "2", "torchrun's workers");
+    is(VALUE(p, "OMP_NUM_THREADS", "cpus=8", "cores=8", "workers=4"), "2",
+       "torchrun's workers lower OMP_NUM_THREADS");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=2", "cores=2", "workers=32"), "1", "at least one");
     is(VALUE(p, "OMP_PROC_BIND", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "close",
        "threads are bound inside the rank's own CPUs");
@@ -556,7 +561,8 @@ static void test_step(void)
     v[2] = "SLURM_STEP_ID=3";
     is(fate(v, "SLURM_MPI_TYPE"), "left out", "in a step it is the step's");
     v[1] = "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=4";
-    is(fate(v, "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0"), "left out", "so is what srun adds");
+    is(fate(v, "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0"), "left out",
+       "a variable that srun adds is left out");
     v[1] = "SLURM_JOB_CPUS_PER_NODE=4";
     is(fate(v, "SLURM_JOB_CPUS_PER_NODE"), "not srun's", "the job's own number of CPUs stays");
 }

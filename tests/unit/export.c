@@ -366,7 +366,7 @@ static void refused(const char *dir, const char *why, const char *name)
     struct tern_export_back back;
 
     ok(import(dir, false, false, TERN_EXPORT_AS_STORED, &back, &err) < 0 && err.code == TERN_USAGE,
-       "refused: %s", name);
+       "import refuses a data set: %s", name);
     has(err.text, why, "%s: it says why", name);
 }
 
@@ -382,8 +382,8 @@ static void test_megatron(void)
     const uint64_t n = DOCS;
     size_t len = 0;
 
-    ok(tern_export_megatron(s, &to, &done, &err) == 0 && done.documents == n, "exported: %s",
-       err.text);
+    ok(tern_export_megatron(s, &to, &done, &err) == 0 && done.documents == n,
+       "a Megatron set is written: %s", err.text);
     ok(tern_fs_read(idx, 1 << 20, &data, &len, NULL) == 0 && len == 34 + 12 * n + 8 * (n + 1) &&
            memcmp(data, "MMIDIDX\0\0\1\0\0\0\0\0\0\0\10", 18) == 0,
        "the index has its head and its length");

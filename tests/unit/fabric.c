@@ -97,7 +97,7 @@ static void reduces_any_number(void)
     ok(rounded[0][N - 1] && memcmp(rounded[0], rounded[1], sizeof rounded[0]) == 0,
        "bf16 is the same past the caches");
     ok(wrong == 0, "1 to 40 sources are summed in that order (%d wrong)", wrong);
-    ok(wrong_halves == 0, "and of bf16 the same values as in fp32 (%d wrong)", wrong_halves);
+    ok(wrong_halves == 0, "sums of bf16 have the same values as in fp32 (%d wrong)", wrong_halves);
 }
 
 static void reduces_bf16(void)
@@ -177,7 +177,7 @@ static void huge_pages(struct tern_fabric *f)
     ok(p && sum == 0 && (uintptr_t)p % (2 << 20) == 0, "shared memory is zeroed and well placed");
     long kb = p ? mapped(p, "ShmemPmdMapped:") : 0;
     if (huge_here())
-        ok(kb >= 2048, "and made of huge pages (%ld kB)", kb);
+        ok(kb >= 2048, "a large buffer is made of huge pages (%ld kB)", kb);
     tern_fabric_free(f, p);
 }
 
@@ -189,10 +189,10 @@ static void alone(void)
     float in[3] = {1, 2, 3}, out[3] = {0};
     struct tern_comm *half;
 
-    if (!ok(f != NULL, "one rank opens alone"))
+    if (!ok(f != NULL, "a fabric of one rank opens"))
         return;
     struct tern_comm *w = tern_fabric_world(f);
-    ok(tern_fabric_size(f) == 1 && tern_fabric_nodes(f) == 1, "it is the whole world");
+    ok(tern_fabric_size(f) == 1 && tern_fabric_nodes(f) == 1, "a fabric of one rank has one node");
     ok(tern_fabric_reduce_scatter(w, in, out, 3, TERN_F32, TERN_AVG, &err) == 0 && out[2] == 3,
        "operations of one rank copy");
     char *p = tern_fabric_alloc(f, 100, &err);

@@ -1,5 +1,5 @@
 /* core/data/feed.h: records become tokens with a mask, the same from any number of threads; bad
- * ones are told by line, or left out, at no cost; hashes are those of tokens and masks. */
+ * ones are reported by line, or left out, at no cost; hashes are those of tokens and masks. */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
@@ -153,7 +153,7 @@ static void test_bad(char *path, unsigned threads)
         .arg = "", .open = open_state, .encode = encode, .close = close_state};
     f = tern_data_feed_open(&how, NULL);
     ok(tern_data_feed_next(f, &d, &err) < 0 && strcmp(err.text, "no state") == 0,
-       "%u threads: an encoder that cannot begin is told", threads);
+       "%u threads: an encoder that cannot begin is an error", threads);
     tern_data_feed_close(f);
 }
 

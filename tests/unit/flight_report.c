@@ -101,7 +101,7 @@ int main(void)
     verdict((int[]){1, 2, ABSENT, 0},
             "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
             "died or was cut off (rank 3 waits for 0, which waits for 1, which waits for 2)");
-    /* Those that were told of the failure between two waits wait for rank 2 all the same. */
+    /* Ranks that heard of the failure between two waits wait for rank 2 all the same. */
     verdict((int[]){NO_RANK, 2, ABSENT, NO_RANK},
             "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
             "died or was cut off");

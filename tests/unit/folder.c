@@ -103,7 +103,7 @@ static void test_beside(void)
     umask(mask);
     ok(temp && stat(temp, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0777) == 0750,
        "a new folder has the permissions that the umask leaves: %s", err.text);
-    has(temp ? temp : "", "new/deep.tmp-", "it lies beside its place");
+    has(temp ? temp : "", "new/deep.tmp-", "the temporary folder lies beside its place");
     ok(temp && rename(temp, dir) == 0, "a rename puts it there");
     free(temp);
     tern_fs_replace(file, "x", 1, 0644, NULL);

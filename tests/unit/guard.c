@@ -37,7 +37,7 @@ static void not_finite(void)
 
     ok(tern_train_guard_judge(g, 2, 1, why), "a finite step");
     ok(!tern_train_guard_judge(g, NAN, 1, why), "a loss that is not a number");
-    is(why, "loss nan, gradient norm 1: not finite", "with the reason");
+    is(why, "loss nan, gradient norm 1: not finite", "the guard names the loss that is no number");
     ok(!tern_train_guard_judge(g, 2, INFINITY, why), "a gradient that is not finite");
     ok(g->skipped == 2 && g->in_a_row == 2 && !tern_train_guard_is_over(g),
        "two in a row of three");
@@ -61,10 +61,10 @@ static void spikes(void)
     steps(g, 16);
     ok(!tern_train_guard_judge(g, 6.1, 1, why), "4.1 are a spike");
     has(why, "loss 6.1 is 4.1 standard deviations above the mean of the 16 steps before, 2",
-        "said");
-    ok(g->skipped == 1 && g->in_a_row == 1, "it counts");
+        "the guard names the spike and its deviations");
+    ok(g->skipped == 1 && g->in_a_row == 1, "the guard counts a skipped step");
     ok(!tern_train_guard_judge(g, 2, 1000, why), "a spike of the gradient, right after");
-    has(why, "gradient norm 1000 is", "said");
+    has(why, "gradient norm 1000 is", "the guard names the gradient's spike");
     ok(tern_train_guard_judge(g, 0.1, 0.1, why), "what is low is none");
     ok(!tern_train_guard_judge(g, 1e12, 1, why) && !tern_train_guard_judge(g, 12, 1, why),
        "a great one does not hide the next");
@@ -176,7 +176,7 @@ static void other_sets(void)
     later = rule("b", 1);
     tern_train_stop_load(&later, j);
     ok(best_of(&later, "a") == 10 && later.best_step == -1,
-       "evaluate.stop goes to another set: that of before is an other one");
+       "evaluate.stop goes to another set: the earlier one counts as another");
     later.sets = &(struct tern_recipe_sets){0};
     tern_train_stop_free(&later);
     tern_train_stop_load(&later, j);
@@ -193,7 +193,8 @@ static void stops(void)
     tern_train_stop_see(&s, "b", 0, 1);
     tern_train_stop_see(&s, "a", 10, 4);
     tern_train_stop_see(&s, "a", 20, 4 - 4e-7); /* rounding: no better */
-    ok(!tern_train_stop_is_over(&s) && s.best == 4 && s.best_step == 10, "as good is not better");
+    ok(!tern_train_stop_is_over(&s) && s.best == 4 && s.best_step == 10,
+       "an equal value is not a better one");
     tern_train_stop_see(&s, "a", 20, 4);
     tern_train_stop_see(&s, "b", 30, 9);
     ok(!tern_train_stop_is_over(&s), "neither a step seen twice nor another set counts");
@@ -218,7 +219,7 @@ static void stops(void)
     tern_train_stop_free(&s);
     s = rule("b", 1);
     tern_train_stop_load(&s, j);
-    ok(isinf(s.best) && s.last_step == -1, "another metric begins anew");
+    ok(isinf(s.best) && s.last_step == -1, "another metric begins without a best value");
     json_decref(j);
     j = tern_train_stop_save(&s);
     tern_train_stop_load(&s, j);
@@ -275,25 +276,26 @@ static void interval(void)
     /* sqrt(2 x 60 s x 3.09 h) */
     ok(fabs(tern_train_interval_seconds(&c) - 1155.4) < 0.1, "Young's interval: %.1f s",
        tern_train_interval_seconds(&c));
-    ok(tern_train_interval_choose(10, &c, text) == 116, "in steps");
+    ok(tern_train_interval_choose(10, &c, text) == 116, "Young's interval is 116 steps");
     has(text,
         "a checkpoint each 116 steps (1155 s): a save stalls training for 60 s, and one of "
         "2048 nodes fails each 3 h",
-        "a change is told with its reasons");
+        "a change is reported with its reasons");
     ok(tern_train_interval_choose(100, &c, text) == 100 && !*text, "a small change is none");
     ok(tern_train_interval_choose(96, &c, text) == 116 && *text, "a fifth is one");
     c.nodes = 512;
     ok(tern_train_interval_choose(116, &c, text) == 231, "a quarter of the nodes, twice the time");
     c.stall_s = 0.01;
     c.write_s = 200;
-    ok(tern_train_interval_choose(231, &c, text) == 20, "one save at a time");
+    ok(tern_train_interval_choose(231, &c, text) == 20,
+       "the next save begins after the last one has ended");
     c.write_s = 0;
     c.step_s = 1e9;
     ok(tern_train_interval_choose(231, &c, text) == 1, "not more often than each step");
     c.step_s = 0;
     ok(tern_train_interval_choose(231, &c, text) == 231, "nothing measured, nothing changed");
     c.step_s = 1e-12;
-    ok(tern_train_interval_choose(231, &c, text) == 1 << 30, "a limit");
+    ok(tern_train_interval_choose(231, &c, text) == 1 << 30, "the interval has a largest value");
 }
 
 int main(void)

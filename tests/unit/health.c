@@ -78,7 +78,7 @@ static void kinds(void)
 {
     all_well(4, "nic");
     judge(4);
-    ok(tern_health_status(&judged) == 0, "all well: status 0");
+    ok(tern_health_status(&judged) == 0, "nodes without a fault give status 0");
     IS("----", "four good nodes");
 
     all_well(3, "neuron");
@@ -170,7 +170,7 @@ static void clocks(void)
     for (int i = 0; i < 4; i++)
         value(i, "clock", "", i < 2 ? 0 : 500, "ms");
     judge(4);
-    IS("uuuu", "two and two: nobody can tell which are wrong");
+    IS("uuuu", "two and two: no node is known to be wrong");
 }
 
 static void numbers(void)
@@ -292,7 +292,7 @@ static void software(void)
     judge(5);
     ok(strstr(judged.node[2].text, "tern=bb (the others: tern=aa)") != NULL,
        "names what differs: %s", judged.node[2].text);
-    ok(rows.row[3].severity == TERN_RULES_WARN, "another kernel is a warning");
+    ok(rows.row[3].severity == TERN_RULES_WARN, "another kernel release is a warning");
     IS("--N--", "another tern is a bad node");
     strcpy(row(0, "software", TERN_HEALTH_OK)->same, text[0]);
     strcpy(row(1, "software", TERN_HEALTH_OK)->same, text[2]);
@@ -335,7 +335,7 @@ static void texts(void)
            !tern_health_reason_ours(NULL, NULL) && !tern_health_reason_ours("Action:Replace", NULL),
        "not ours: others'");
     ok(!tern_health_reason_ours("tern:thiswordismuchtoolongforacheck: x", NULL),
-       "too long a check");
+       "a reason with a check of 27 letters is not tern's");
 
     json_t *j = tern_health_row_json(&r);
     char *text = json_dumps(j, JSON_COMPACT);
@@ -355,8 +355,8 @@ static void texts(void)
         "{\"check\": \"\", \"verdict\": \"ok\", \"severity\": \"info\"}",
         "{\"check\": 1, \"verdict\": \"ok\", \"severity\": \"info\"}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        ok(tern_health_row_parse(wrong[i], strlen(wrong[i]), &back, &err) < 0, "refused: %s",
-           wrong[i]);
+        ok(tern_health_row_parse(wrong[i], strlen(wrong[i]), &back, &err) < 0,
+           "a row of a node is refused: %s", wrong[i]);
     static const char hostile[] = "{\"check\": \"x\\u001b[2J\", \"verdict\": \"ok\", \"severity\": "
                                   "\"info\", \"text\": \"a\\nb\"}";
     ok(tern_health_row_parse(hostile, strlen(hostile), &back, &err) == 0 &&

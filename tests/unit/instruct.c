@@ -154,7 +154,7 @@ static void test_fields(void)
     has(row,
         "describes a task. Write a response that appropriately completes the request.\n\n"
         "### Instruction:\nWhy?\n\n### Response:[So.EOS]",
-        "alpaca, without");
+        "alpaca without an input");
     free(row);
 }
 

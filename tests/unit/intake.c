@@ -48,7 +48,7 @@ static void grammar(void)
     is(words("step=7 loss=2.31 lr=1e-4\n"), "7 loss=2.31 lr=0.0001", "a step and its values");
     is(words(" loss=nan\tstep=0 a=-inf b=Infinity "), "0 loss=nan a=-inf b=inf",
        "values that are none");
-    is(words("checkpoint=out/a step=3"), "3 at out/a", "a checkpoint");
+    is(words("checkpoint=out/a step=3"), "3 at out/a", "a line with a checkpoint is read");
     is(words("resumed_step=20"), "-1 from 20", "resumed_step is taken");
     has(words("resumed_step=x"), "a step is a whole number", "which is a step");
     has(words("loss=2"), "which step?", "a value without its step");
@@ -56,8 +56,8 @@ static void grammar(void)
     has(words("step=-1 a=1"), "a step is a whole number", "a step below 0");
     has(words("step=1 a=0x10"), "is no number", "hex is no number");
     has(words("step=1 a="), "is no number", "nothing is no number");
-    has(words("step=1 =1"), "wanted NAME=VALUE", "no name");
-    has(words("step=1 loss"), "wanted NAME=VALUE", "no value");
+    has(words("step=1 =1"), "wanted NAME=VALUE", "a value without a name is refused");
+    has(words("step=1 loss"), "wanted NAME=VALUE", "a name without a value is refused");
 }
 
 /* The ledger's values of a task that printed `lines`, as "step name=value ..." a row. */

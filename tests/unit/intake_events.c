@@ -74,7 +74,7 @@ static void event_records(void)
     m += from_hex(session_stop, session + m);
     tern_buf_clear(&b);
     ok(tern_intake_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
-       "sessions");
+       "a start and an end of sessions are read");
     is(b.data, "1700000000 21 anew|", "a session's start gives the step where it goes on");
     for (size_t cut = 0; cut < n; cut++) {
         size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
@@ -87,7 +87,7 @@ static void event_records(void)
     data[first + 20] ^= 1;
     ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
        "a flipped bit loses one record");
-    is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
+    is(b.data, "1700000001 7 train/loss 2.5|", "a flipped bit loses no other record");
     data[first] ^= 1;
     ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
        "a flipped bit in a length ends the file");
@@ -316,11 +316,11 @@ static void tags_of_folders(void)
     struct tern_intake_tags *t = tern_intake_tags_open();
 
     is(named(t, "version_0", 5, 0, "loss"), "loss", "a tag is the metric's name");
-    is(named(t, "version_0", 5, 0, "acc"), "acc", "and so is another");
+    is(named(t, "version_0", 5, 0, "acc"), "acc", "a second tag is the metric's name, too");
     is(named(t, "version_1", 6, 3, "loss"), "loss", "a later process goes on with the metric");
     is(named(t, "version_0", 5, 0, "loss"), "version_0/loss",
        "the earlier one, if it goes on, too, has a metric of its own");
-    is(named(t, "version_1", 6, 3, "loss"), "loss", "and the later one keeps its name");
+    is(named(t, "version_1", 6, 3, "loss"), "loss", "the later folder's metric keeps its name");
     is(named(t, "train", 7, 4, "epoch_loss"), "epoch_loss", "the first of two folders");
     is(named(t, "validation", 7, 5, "epoch_loss"), "validation/epoch_loss",
        "the folder's name stands before a tag that another folder of the process has");

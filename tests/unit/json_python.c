@@ -75,7 +75,8 @@ static void test_refused(void)
     };
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        has(again(texts[i]), "not valid JSON", "refused: %s", texts[i]);
+        has(again(texts[i]), "not valid JSON", "text that Python's json refuses is refused: %s",
+            texts[i]);
     has(again("{\"a\": NaN,\n \"b\": \"\\u0000\",\n \"c\": ]}"),
         "x.json:3:", "an error behind such values names its line");
 }

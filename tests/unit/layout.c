@@ -236,7 +236,7 @@ static void test_rings(const struct tern_layout_instance *t)
         }
     }
     ok(one, "16 and 32 ranks: every tensor group of two chips or more steps along links");
-    ok(near, "and from a group of a row or more a link leads to the same place in the next");
+    ok(near, "in groups of a row or more a link leads to the same place in the next group");
     ok(same,
        "groups of a row or less keep the numbers; larger ones take each second row backwards");
     ok(once, "each core is given out once, from a multiple of their number");

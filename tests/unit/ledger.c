@@ -367,7 +367,8 @@ static void test_evaluated(void)
     char *got = effective(l);
     is(got, "4:1 5:1- 8:1-", "a step that the run evaluated keeps its value, the others get one");
     free(got);
-    ok(tern_ledger_evaluated_rows(l, &rows, &err) == 0 && rows.n == 3, "all three are read back");
+    ok(tern_ledger_evaluated_rows(l, &rows, &err) == 0 && rows.n == 3,
+       "three evaluations are read back");
     const struct tern_ledger_evaluated *e = &rows.evaluated[0];
     ok(e->eval.step == 5 && e->eval.nll == 21 && e->eval.tokens == 10 && e->eval.bytes == 40 &&
            e->seq_len == 64 && e->isolate && e->counts && isnan(rows.evaluated[1].eval.nll) &&

@@ -185,7 +185,7 @@ static void test_moved(void)
 
 /* The frames of the file at `path` get other seqs; its length stays. */
 /* Of a writer with several files only the newest is written once more; the loss of the others is
- * told, once. */
+ * reported, once. */
 static void test_removed_full(void)
 {
     enum { PIECE = 1 << 19, PIECES = (64 << 20) / PIECE + 2 };
@@ -215,7 +215,7 @@ static void test_removed_full(void)
     snprintf(want, sizeof want,
              "%d records lost (steps 1 to 7): the files that had them were removed",
              (int)tern_ledger_spool_dropped(w));
-    ok(tern_ledger_spool_close(w, &err) == 0, "its spool closes");
+    ok(tern_ledger_spool_close(w, &err) == 0, "the spool of a lost folder closes without an error");
     struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
     if (l)
         tern_ledger_events(l, &events, &err);
@@ -223,7 +223,7 @@ static void test_removed_full(void)
         if (strcmp(events.events[i].kind, "gap") == 0 && ++n_told)
             told = events.events[i].text;
     is(told, want, "the ledger says how many, and of which steps");
-    ok(n_told == 1, "once (%d)", n_told);
+    ok(n_told == 1, "the event of lost records is there once (%d)", n_told);
     tern_ledger_rows_free(&events);
     tern_ledger_close(l);
     free(folder);
@@ -340,13 +340,13 @@ static void test_seal(void)
        "a catalogue is published, with a seal and without one: %s", err.text);
     sqlite3_close(db);
     tern_ledger_db_stamp(path, &stamp);
-    ok(tern_ledger_db_is_sealed(path, &stamp), "it has its seal");
+    ok(tern_ledger_db_is_sealed(path, &stamp), "a published database has its seal");
     ok(tern_ledger_db_load(path, tern_schema_catalogue, &db, &stamp, &err) == 0 &&
            tern_ledger_db_sound(db),
        "SQLite finds it sound: %s", err.text);
     sqlite3_close(db);
     tern_ledger_db_stamp(plain, &stamp);
-    ok(!tern_ledger_db_is_sealed(plain, &stamp), "another file has none");
+    ok(!tern_ledger_db_is_sealed(plain, &stamp), "a copied database has no seal");
     ok(!tern_ledger_db_is_sealed(path, &stamp), "the seal of another file than was read is none");
     chmod(path, 0600);
     const int fd = open(path, O_RDWR);
@@ -369,7 +369,7 @@ static void test_seal(void)
     ok(!tern_ledger_db_is_sealed(path, &stamp), "a file that changed since is not taken for it");
     tern_ledger_db_stamp(path, &stamp);
     ok(!tern_ledger_db_is_sealed(path, &stamp), "more bytes are seen");
-    ok(ftruncate(fd, bytes - 1) == 0, "(a cut)");
+    ok(ftruncate(fd, bytes - 1) == 0, "(the file is cut to its old length)");
     tern_ledger_db_stamp(path, &stamp);
     ok(!tern_ledger_db_is_sealed(path, &stamp), "a cut is seen");
     close(fd);

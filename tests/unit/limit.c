@@ -1,4 +1,5 @@
-/* core/run/limit: when the ranks are told to stop, and which answers of Slurm count for that. */
+/* core/run/limit: when the ranks get the request to stop, and which answers of Slurm count for
+ * that. */
 #include "core/base/clock.h"
 
 #include <stdlib.h>
@@ -86,8 +87,8 @@ static void stops(void)
     ok(!tick(&l), "100 s before the end 50 are enough");
     l.need = 200;
     ok(tick(&l) && strcmp(l.reason, "time_limit") == 0,
-       "ranks are told to stop as long before the end as a stop takes");
-    ok(!tick(&l), "they are told once");
+       "ranks get the request to stop as long before the end as a stop takes");
+    ok(!tick(&l), "ranks get the stop request once");
 }
 
 static void answers(void)
@@ -142,7 +143,7 @@ static void silence(void)
     ok(l.end == end && l.need == 50 && l.measured, "a query without an answer forgets no end");
     ok(next <= NEAR_S * second, "the next query comes as soon as it does near an end");
     l.need = 60;
-    ok(tick(&l), "ranks are told to stop for the end that was known");
+    ok(tick(&l), "ranks get the request to stop for the end that was known");
     slurm.answers = true;
     slurm.answers_reservations = false;
     slurm.end = time(NULL) + 3600;
@@ -151,7 +152,8 @@ static void silence(void)
     l.next = 1;
     tick(&l);
     reap(&l);
-    ok(l.reserved && l.end < slurm.end, "nor does one that tells the time limit alone");
+    ok(l.reserved && l.end < slurm.end,
+       "an answer with the time limit alone does not hide the reservation");
     slurm.answers_reservations = true;
     slurm.end = 0;
     l = known(60);
@@ -172,7 +174,7 @@ static void suspension(void)
     pass(&l, 94);
     ok(!tick(&l), "after 94 s of suspension the end that was known does not count");
     ok(l.pid, "Slurm is queried at once");
-    ok(!tick(&l), "and does not until Slurm has answered");
+    ok(!tick(&l), "the old end does not count until Slurm has answered");
     reap(&l);
     ok(l.end == slurm.end && !tick(&l), "a resumed job has the time that its new end gives");
     slurm.end = time(NULL) + 100;
@@ -180,7 +182,7 @@ static void suspension(void)
     tick(&l);
     reap(&l);
     ok(tick(&l) && strcmp(l.reason, "time_limit") == 0,
-       "ranks are told to stop when the new end is near, too");
+       "ranks get the request to stop when the new end is near, too");
 }
 
 /* A child whose answer, of before a suspension, lies in the pipe. */
@@ -211,8 +213,8 @@ static void answers_from_before(void)
     pass(&l, 94);
     ok(!tick(&l), "a query that was under way when the job was suspended is not waited for");
     reap(&l);
-    ok(l.end == end && l.wait && !l.old, "its answer does not count");
-    ok(!tick(&l) && l.pid, "another one begins");
+    ok(l.end == end && l.wait && !l.old, "the answer of the old query does not count");
+    ok(!tick(&l) && l.pid, "another query begins after it");
     reap(&l);
     for (int i = 0; i < WAIT_S / 3 - 1; i++, reap(&l)) {
         pass(&l, 3);

@@ -200,7 +200,7 @@ static void adapters(double dropout, bool dora)
        "%s: new adapters change nothing", what);
     for (uint64_t e = 0; e < s->params; e++)
         p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e) + (dora ? 0.5 * (double)p[e] : 0));
-    ok(fabs(loss_of(m) - plain) > 1, "others do");
+    ok(fabs(loss_of(m) - plain) > 1, "random adapters change the loss");
     ok((dropped(m, true, false) != dropped(m, false, false)) == (dropout > 0),
        "dropout %g: losses with it and without", dropout);
     if (dora)

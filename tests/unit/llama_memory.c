@@ -84,7 +84,7 @@ static void handed(int rank)
            memcmp(lender.blocks[1], tern_llama_grads(own, NULL), n * sizeof(tern_real)) == 0,
        "a step in the caller's memory has the same bits");
     tern_llama_free(own);
-    free(lender.blocks[0]); /* before the model is told */
+    free(lender.blocks[0]); /* before the model gets it */
     tern_llama_free(m);
     free(lender.blocks[1]);
 }

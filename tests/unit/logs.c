@@ -221,7 +221,7 @@ static void merging(void)
     fclose(f);
     s = merged(dir, 0);
     has(s, "30 1@n1 e+th\n", "a torn record at the end of a log is not read");
-    ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "and rubbish too");
+    ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "rubbish at the end of a log is not read");
     free(s);
     free(path);
     tern_logs_file_close(a);
@@ -253,14 +253,14 @@ static void bounded(void)
     }
     ok(files == TERN_LOGS_PARTS && bytes <= 1 << 20, "%d files, %" PRIu64 " bytes of %d", files,
        bytes, 1 << 20);
-    ok(bytes > (1 << 20) * 3 / 4, "and they are used");
+    ok(bytes > (1 << 20) * 3 / 4, "the parts of a log use most of the room");
     s = merged(small, 0);
     has(s, "line 000000", "the beginning is there");
     has(s, "line 049999", "the end is there");
     has(s, "t lines are left out here", "a gap in a log is reported");
     ok(strstr(s, "left out") == strstr(s, "left out here") && strstr(s, "left out") &&
            !strstr(strstr(s, "left out") + 5, "left out"),
-       "once");
+       "the gap is reported once");
     free(s);
     s = merged(small, 3);
     is(s,
@@ -335,7 +335,7 @@ static void trims(void)
 {
     is(kept(8, 1000, 1000), "1 7 8 ",
        "a run keeps the first log and the newest that there is room for");
-    is(kept(8, 100, 1000), "1 2 3 4 5 6 7 8 ", "all while they are small");
+    is(kept(8, 100, 1000), "1 2 3 4 5 6 7 8 ", "small logs of all attempts are kept");
     is(kept(6, 9000, 1000), "1 6 ", "the logs of the first and the previous attempt always stay");
     is(kept(3, 9000, 1000), "1 2 3 ", "few need no look");
 }
@@ -363,10 +363,10 @@ static void ends(void)
        "no rank is the first that failed before every rank has ended");
     end_rank(dir, "2", 9, 0, false);
     ok(tern_logs_first_failed(dir, 3, &status) == 1 && status == EXIT_3,
-       "the first that failed is the rank that exited 3 before the others were told to end");
+       "the first that failed is the rank that exited 3 before the others got a signal");
     end_rank(dir, "3", 8, EXIT_1, true);
     ok(tern_logs_first_failed(dir, 4, &status) == 1,
-       "a rank that exits 1 because it was told to end is not the first that failed");
+       "a rank that exits 1 after a signal to end is not the first that failed");
     end_rank(dir, "4", 7, SIGKILL, false);
     ok(tern_logs_first_failed(dir, 5, &status) == 4 && status == SIGKILL,
        "an earlier rank that a signal ended is the first that failed");
@@ -377,7 +377,7 @@ static void ends(void)
        "a shell that tells of a signal is not the first that exited");
     end_rank(dir, "4", 6, EXIT_76, true);
     ok(tern_logs_first_exit(dir, 5, &status) == 4 && status == EXIT_76,
-       "the first that exited was told to end, and exited 76");
+       "the first that exited had got a signal to end, and exited 76");
     ok(tern_logs_first_failed(dir, 5, &status) == 1,
        "a rank that exits 76 because it was told to end is not the first that failed");
     int64_t last = 0;

@@ -80,17 +80,17 @@ static void spreading(void)
     lfs("1\\n8\\n", ".");
     ok(tern_lustre_stripes("lustre") == 8, "of a layout with parts the widest counts");
     lfs("-1\\n", ".");
-    ok(tern_lustre_stripes("lustre") == -1, "all targets");
-    ok(tern_lustre_stripes("disk") == 0, "another file system has none");
+    ok(tern_lustre_stripes("lustre") == -1, "-1 from lfs means all targets");
+    ok(tern_lustre_stripes("disk") == 0, "a file system without Lustre has no targets");
     if (geteuid() == 0 && chown("lustre", 65534, 65534) == 0) {
         lfs("1\\n", ".");
         tern_lustre_spread("lustre");
-        is(asked(), "", "another user's folder is left alone");
+        is(asked(), "", "another user's folder keeps its layout");
         if (chown("lustre", 0, 0) < 0)
             abort();
     }
     unlink("bin/lfs");
-    ok(tern_lustre_stripes("lustre") == 0, "without lfs nothing is known");
+    ok(tern_lustre_stripes("lustre") == 0, "without lfs no stripe count is known");
 }
 
 static void token_sets(void)

@@ -26,7 +26,8 @@ static struct tern_place_shape shape(size_t n, const char *const *where, int per
 static void switches(void)
 {
     ok(tern_place_switches("", "") == 1, "nodes without known switches have one between them");
-    ok(tern_place_switches("s.a", "s.a") == 1, "one leaf: one switch");
+    ok(tern_place_switches("s.a", "s.a") == 1,
+       "two nodes of one leaf have one switch between them");
     ok(tern_place_switches("s.a", "s.b") == 3,
        "nodes under two leaves of a spine have three switches between them");
     ok(tern_place_switches("r.s.a", "r.t.b") == 5,
@@ -67,10 +68,10 @@ static void refused(void)
     struct tern_place_shape s = shape(3, NULL, 4, 8, 1);
 
     ok(tern_place_map_make(&s, &m, &err) < 0 && err.code == TERN_USAGE, "12 ranks over 8: refused");
-    has(err.text, "3 nodes x 4 ranks are 12, no multiple", "and why");
+    has(err.text, "3 nodes x 4 ranks are 12, no multiple", "the error names 12 ranks of 3 nodes");
     s = shape(2, NULL, 6, 4, 1);
     ok(tern_place_map_make(&s, &m, &err) < 0, "groups of 4 on nodes of 6: refused");
-    has(err.text, "share a node", "and why");
+    has(err.text, "share a node", "the error says that groups share a node");
     s = shape(4, NULL, 6, 4, 1);
     ok(tern_place_map_make(&s, &m, &err) < 0,
        "a tensor group that shares a node is refused also when the ranks divide");
@@ -162,7 +163,7 @@ static void brute_force(void)
             }
     ok(cases > 50 && moved > 10, "%d cases, %d of them rearranged", (int)cases, (int)moved);
     ok(same, "each order is as cheap as the cheapest of all");
-    ok(all_exact, "and known to be");
+    ok(all_exact, "the cheapest orders are known to be exact");
 }
 
 /* 16 leaves of nodes in a mixed order: the search cannot try all, and must still find the obvious

@@ -1,4 +1,5 @@
-/* core/task/marker, beacon: what the plugin left for the task, and who speaks for its node. */
+/* core/task/marker, beacon: the marker that the plugin left for the task, and the process that
+ * speaks for its node. */
 #include "core/base/clock.h"
 #include "core/base/datagram.h"
 #include "core/base/str.h"
@@ -27,8 +28,8 @@ static void test_marker(void)
     setenv("SLURM_STEP_ID", "0", 1);
     ok(check(own, &err) == 0, "the marker of this job and step is taken: %s", err.text);
     ok(check(other, &err) < 0 && strstr(err.text, "did not run on node n1"),
-       "another job's marker is refused");
-    ok(check(step, &err) < 0, "another step's marker is refused");
+       "the marker of another job is refused");
+    ok(check(step, &err) < 0, "the marker of another step is refused");
     ok(check("4711.0", &err) < 0, "half a marker is refused");
     ok(check(newer, &err) < 0 && strstr(err.text, "does not work with this tern"),
        "a plugin of another major version is refused: %s", err.text);
@@ -68,7 +69,7 @@ static void test_reports(void)
     ok(b.n_losses == 2 && b.losses[0].rank == 2 && b.losses[0].lost.n == 4 &&
            b.losses[0].lost.first == 3 && b.losses[0].lost.last == 6 && b.losses[1].rank == 5,
        "each rank's report is kept once (%zu)", b.n_losses);
-    is(b.n_losses ? b.losses[0].node : "", "n1", "with its node");
+    is(b.n_losses ? b.losses[0].node : "", "n1", "a report of lost records has its node");
     tern_task_beacon_close(&b);
 }
 
@@ -129,7 +130,8 @@ static void test_signs(void)
            judged(100, 60, 91, 3) == TERN_TASK_BEACON_LIVES,
        "srun has ten seconds from the end of the last rank");
     ok(judged(100, 60, 60, 1) == TERN_TASK_BEACON_GONE, "one has ended, the other one is silent");
-    ok(judged(100, 60, 60, 0) == TERN_TASK_BEACON_SILENT, "both are silent");
+    ok(judged(100, 60, 60, 0) == TERN_TASK_BEACON_SILENT,
+       "two ranks that say nothing are known as silent");
     struct tern_task_beacon_rank rank = {.heard_ns = 60 * second};
     struct tern_task_beacon stopped = {.rank = &rank, .n = 1, .judged_ns = 61 * second};
     ok(tern_task_beacon_judge(&stopped, 100 * second) == TERN_TASK_BEACON_LIVES,

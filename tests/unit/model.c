@@ -100,7 +100,7 @@ static void round_trip(void)
     text2 = tern_model_config_json(&again, "float32");
     is(text, text2, "a config written twice has the same bytes");
     again.rope_factor = 8;
-    ok(!tern_model_config_same(&c, &again), "another rope factor is another model");
+    ok(!tern_model_config_same(&c, &again), "another rope factor makes another model");
     free(text);
     free(text2);
 }
@@ -184,7 +184,8 @@ static void refusals(void)
         struct tern_model_config c = {.dim = 42};
         struct tern_err err = {0};
 
-        ok(PARSE(bad[i].text, &c, &err) == -1 && c.dim == 42, "refused: %s", bad[i].word);
+        ok(PARSE(bad[i].text, &c, &err) == -1 && c.dim == 42, "a config.json is refused: %s",
+           bad[i].word);
         has(err.text, bad[i].word, "the refusal's message says why");
         ok(err.code == TERN_USAGE, "refused as bad input: %s", bad[i].word);
     }
@@ -219,7 +220,7 @@ static void small_table(void)
     ok(t.kind == TERN_MODEL_INPUT_NORM && t.split_axis == -1 && t.ndim == 1, "norms are not cut");
     ok(tern_model_tensor_find(&c, "model.layers.2.self_attn.q_proj.weight") == -1,
        "a layer too many is not found");
-    ok(tern_model_tensor_bytes(&c, 0, 4) == 256 * 64 * 4, "bytes");
+    ok(tern_model_tensor_bytes(&c, 0, 4) == 256 * 64 * 4, "the embedding's bytes are its shape's");
 }
 
 /* Compare with the shapes of the published models, one line a tensor. */
@@ -298,7 +299,7 @@ int main(void)
         ok(tern_model_config_load("../shared/data/configs/Mistral-7B-v0.1.config.json", &c, &err) ==
                -1,
            "Mistral is refused");
-        has(err.text, "mistral", "by name");
+        has(err.text, "mistral", "the refused model is named as mistral");
     }
     return tap_done();
 }

@@ -233,7 +233,7 @@ static void refused(int heads, int kv_heads, struct tern_convert_nxd o, const ch
 
     ok(tern_convert_nxd_plan(&c, &o, "m", &p, &err) < 0 && err.code == TERN_USAGE &&
            p.parts == -7 && strstr(err.text, words),
-       "refused: %s", err.text);
+       "export to NxD is refused: %s", err.text);
 }
 
 int main(void)

@@ -46,7 +46,7 @@ int main(void)
     const struct tern_slurm_found array[3] = {
         {13, 12, "12_0", "RUNNING"}, {14, 12, "12_1", "RUNNING"}, {20, 1, "1_3", "PENDING"}};
 
-    ok(!*told(none, 1, "-- "), "nothing is told of a run that is in no job");
+    ok(!*told(none, 1, "-- "), "no message names a run that is in no job");
     const char *t = told(one, 3, "-- ");
     ok(strstr(t, "run B is job 7 already (RUNNING): ") &&
            strstr(t, "To run after it: -- --dependency=afterany:7\n"),
@@ -54,7 +54,7 @@ int main(void)
     t = told(array, 3, "-- ");
     ok(strstr(t, "run A is job 12_0 already (RUNNING), and so are 2 more: "),
        "of an array's runs the first, and how many more");
-    ok(strstr(t, "--dependency=afterany:12:1\n"), "and each job to wait for, once");
+    ok(strstr(t, "--dependency=afterany:12:1\n"), "the message names each job to wait for, once");
     t = told(one, 3, NULL);
     ok(strstr(t, "Unless this one waits for it (--dependency=afterany:7)"),
        "where the options are not known, the dependency may be there");

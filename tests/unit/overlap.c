@@ -203,7 +203,7 @@ static void test_refusals(void)
     b = tern_data_set_open(path, NULL);
     ok(tern_data_overlap(&b, 1, a, &how, &o, &err) < 0 && err.code == TERN_USAGE,
        "a training set of another vocabulary is refused");
-    has(err.text, "another vocabulary", "it is told why");
+    has(err.text, "another vocabulary", "the error names the other vocabulary");
     how.gram = 0;
     ok(tern_data_overlap(&a, 1, a, &how, &o, &err) < 0, "n-grams of no id are refused");
     how = (struct tern_data_overlap_how){.gram = 5, .threads = 1, .progress = stop};

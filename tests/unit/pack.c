@@ -424,7 +424,8 @@ static void test_mix(void)
     const struct tern_data_mix_source l = {long_only, 1};
     ok(!tern_data_mix_open(&l, 1, &none, 5, &err) || length(4, 0, LONGEST) == 0,
        "a set of which every document is dropped is refused");
-    has(err.text, "every document is longer than a row of 1 tokens", "it is told why");
+    has(err.text, "every document is longer than a row of 1 tokens",
+        "the error says that every document is too long");
     unlink(path);
     free(path);
     free(long_only);

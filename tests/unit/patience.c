@@ -37,7 +37,8 @@ static void test_gaps(void)
     ok(tern_clock_gaps_lost_ns(&g, 221 * S) == 120 * S,
        "a pause counts before the thread that ticks has noted it");
     tern_clock_gaps_tick(&g, 221 * S);
-    ok(tern_clock_gaps_lost_ns(&g, 222 * S) == 120 * S, "and once when it has");
+    ok(tern_clock_gaps_lost_ns(&g, 222 * S) == 120 * S,
+       "a pause counts once when the thread has noted it");
     tern_clock_gaps_tick(&g, 231 * S);
     ok(tern_clock_gaps_lost_ns(&g, 231 * S) == 130 * S, "pauses add up");
 }
@@ -51,7 +52,7 @@ static void test_paused_step(void)
     ok(is_near(steps(&p, &g, &now, 5), 10), "others allow ten times the longest step");
     now += 120 * S;
     ok(steps(&p, &g, &now, 1) < 20, "a pause of 120 s within a step is not learned");
-    ok(steps(&p, &g, &now, 5) < 20, "nor later");
+    ok(steps(&p, &g, &now, 5) < 20, "a pause of 120 s is not learned later either");
     p.since_ns = now;
     now += 30 * S;
     ok(is_near(tern_train_patience_turn(&p, TERN_FABRIC_COMPUTES, now, p.lost_ns), 300),

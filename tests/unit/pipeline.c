@@ -23,7 +23,7 @@ static bool possible(const struct tern_plan_pipeline *p, size_t at, int P, int s
                (g == chunks - 1 || done[g + 1][x->micro].got_input);
     if (g > 0 && !done[g - 1][x->micro].forward)
         return false;
-    /* Who had the slot before sent its gradient from here. */
+    /* The earlier owner of the slot sent its gradient from here. */
     for (size_t i = at; i-- > 0;)
         if (p->steps[i].backward && p->steps[i].chunk == x->chunk && p->steps[i].slot == x->slot)
             return g == 0 || done[g - 1][p->steps[i].micro].got_gradient;

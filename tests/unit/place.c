@@ -29,7 +29,7 @@ static void places(void)
     setenv("SLURM_JOB_ID", "12", 1);
     ok(tern_place_read(&p, r, 5, &err) < 0 && err.code == TERN_USAGE, "--ranks in a job");
     ok(tern_place_read(&p, r, 0, &err) < 0, "no node list");
-    has(err.text, "SLURM_JOB_NODELIST", "is named");
+    has(err.text, "SLURM_JOB_NODELIST", "the error names SLURM_JOB_NODELIST");
     setenv("SLURM_JOB_NODELIST", "n[1-3]", 1);
     setenv("SLURM_JOB_NUM_NODES", "3", 1);
     setenv("SLURM_JOB_CPUS_PER_NODE", "4(x3)", 1);
@@ -43,12 +43,13 @@ static void places(void)
     setenv("SLURM_JOB_CPUS_PER_NODE", "4(x3)", 1);
     setenv("SLURM_STEP_ID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "3", 1);
-    ok(tern_place_read(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "one of srun's tasks");
-    has(err.text, "one of the 3 tasks of step 12.0", "is refused");
-    has(err.text, "srun -N1 -n1 tern run", "with the way out");
+    ok(tern_place_read(&p, r, 0, &err) < 0 && err.code == TERN_USAGE,
+       "one of several tasks of srun is refused");
+    has(err.text, "one of the 3 tasks of step 12.0", "the error names the task and its step");
+    has(err.text, "srun -N1 -n1 tern run", "the error has the command to use instead");
     setenv("SLURM_STEP_NUM_TASKS", "x", 1);
     ok(tern_place_read(&p, r, 0, &err) < 0, "bad values in the environment are refused");
-    has(err.text, "SLURM_STEP_NUM_TASKS", "is named");
+    has(err.text, "SLURM_STEP_NUM_TASKS", "the error names SLURM_STEP_NUM_TASKS");
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     setenv("SLURM_JOB_NUM_NODES", "1", 1);
     setenv("SLURM_CPUS_PER_TASK", "4", 1);
@@ -85,7 +86,7 @@ static void mistakes(void)
     has(err.text,
         "parallel: 4 nodes x 8 ranks are 32, no multiple of parallel.tensor x "
         "parallel.pipeline (4 x 3 = 12)",
-        "and why");
+        "the error names the ranks and the multiple");
     setenv("SLURM_JOB_NUM_NODES", "3", 1);
 
     setenv("SLURM_HET_SIZE", "2", 1);
@@ -100,11 +101,12 @@ static void mistakes(void)
     ok(tern_place_read(&p, r, 0, &err) == 0 && p.groups == 2 && p.nodes == 3 &&
            p.group_job[0] == 12 && p.group_job[1] == 13 && p.cpus_per_rank == 1,
        "a heterogeneous job: all groups' nodes, the CPUs of the least");
-    is(p.node_list, "n[1-2],m1", "in their order");
+    is(p.node_list, "n[1-2],m1", "a heterogeneous job's nodes come in their order");
     setenv("SLURM_NTASKS_PER_NODE_HET_GROUP_0", "2", 1);
     setenv("SLURM_NTASKS_PER_NODE_HET_GROUP_1", "4", 1);
     ok(tern_place_read(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "uneven groups: refused");
-    has(err.text, "the job's groups ask for 2 and 4 tasks a node", "and why");
+    has(err.text, "the job's groups ask for 2 and 4 tasks a node",
+        "the error names the groups' tasks a node");
     unsetenv("SLURM_HET_SIZE");
     unsetenv("SLURM_JOB_ID");
     tern_recipe_free(r);

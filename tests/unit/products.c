@@ -126,7 +126,7 @@ static void near_(int M, int N, int K)
     for (size_t i = 0; i < m; i++)
         for (size_t l = 0; l < k; l++)
             good = good && turned[l * m + i] == A[i * LD + l];
-    ok(good, "%dx%d turned", M, K);
+    ok(good, "a product's transpose of %dx%d is right", M, K);
     free(A), free(B), free(C), free(turned), free(expected);
 }
 
@@ -253,7 +253,7 @@ int main(void)
     struct tern_err err = {0};
 
     unsetenv("OPENBLAS_CORETYPE");
-    if (!ok(tern_tensor_start(2, 1, &err) == 0, "start (%s)", err.text))
+    if (!ok(tern_tensor_start(2, 1, &err) == 0, "kernels start with two threads (%s)", err.text))
         return tap_done();
     printf("# %s\n", tern_tensor_describe());
     has(tern_tensor_blas(), "OpenBLAS 0.", "BLAS has a name");

@@ -256,7 +256,7 @@ int main(void)
     has(err.text, "TERN_BF16_UNIT: 'abacus' is no unit of this CPU: take fp32",
         "the error names the variable and the units that there are");
     unsetenv("TERN_BF16_UNIT");
-    if (!ok(tern_tensor_start(2, 1, &err) == 0, "start (%s)", err.text))
+    if (!ok(tern_tensor_start(2, 1, &err) == 0, "kernels start with two threads (%s)", err.text))
         return tap_done();
     bool can = strcmp(tern_tensor_bf16_unit(), "avx512_bf16") == 0;
     printf("# %s; unit for bf16: %s\n", tern_tensor_describe(), tern_tensor_bf16_unit());

@@ -48,7 +48,7 @@ static void test_text(void)
     is(text(&s, 80), "corpus.tds: 201 GB, 5.6 GB/s",
        "without a total, the amount stands for the share");
     s.done = s.since;
-    is(text(&s, 80), "corpus.tds: 60 GB", "without work there is no rate");
+    is(text(&s, 80), "corpus.tds: 60 GB", "without work no rate is shown");
     s.all = 100 * GB;
     is(text(&s, 80), "corpus.tds: 60 %", "without a rate there is no time left");
     s = (struct tern_progress_state){.name = "a\033[31m\xff", .all = 1, .now_ns = S};
@@ -100,7 +100,7 @@ static void test_widths(void)
 
     is(text(&s, 79), "/shared/data/corpus.tds: 45 %, 1.2 GB/s, 2 min left", "80 columns hold all");
     is(text(&s, 39), "...rpus.tds: 45 %, 1.2 GB/s, 2 min left", "40 columns hold the name's end");
-    is(text(&s, 35), "45 %, 1.2 GB/s, 2 min left", "then the name goes");
+    is(text(&s, 35), "45 %, 1.2 GB/s, 2 min left", "a line of 35 columns leaves out the name");
     is(text(&s, 19), "45 %, 2 min left", "20 columns hold share and time");
     is(text(&s, 9), "45 %", "10 columns hold the share");
     is(text(&s, 3), "", "3 columns hold nothing");
@@ -311,7 +311,7 @@ static void test_terminal(void)
     has(seen, "\r\033[Ktable: 25 %", "the line is drawn over what stood there");
     has(seen, "\r\033[Ktern: warning: disk is slow\r\n", "a message clears the line first");
     has(seen, "\r\033[Kplain\r\n", "other words do after tern_progress_hide");
-    has(seen, "\r\033[Ktable: 75 %", "it is drawn again");
+    has(seen, "\r\033[Ktable: 75 %", "the line is drawn again after other words");
     has(seen, "left\r\033[Ktern: done\r\n", "the end clears it, and then nothing is drawn");
     ok(count(seen, "table: ") == 3, "each call draws once");
     seen = on_terminal(20, body_work, &status);
@@ -340,7 +340,7 @@ static void test_signals(void)
     const char *seen = on_terminal(80, body_interrupted, &status);
 
     is(seen, "\r\033[Klong: 50 %\r\033[K", "a signal that ends the process clears the line");
-    ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "and ends it as before");
+    ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "a signal ends the process as before");
     on_terminal(80, body_own_handler, &status);
     ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
        "handlers of the command stay, and others are the default again");
@@ -363,7 +363,7 @@ static void test_log(void)
 
     has(on_terminal(80, body_dumb, &status), "tern: table: 25 %, ",
         "TERM=dumb: lines are messages");
-    ok(!strchr(on_terminal(80, body_dumb, &status), '\033'), "and move no cursor");
+    ok(!strchr(on_terminal(80, body_dumb, &status), '\033'), "TERM=dumb: messages move no cursor");
 }
 
 int main(void)

@@ -117,11 +117,11 @@ static void check_all(const char *path, const struct tern_buf *file, const char 
        "%s: a tensor's bytes lie where it says", form);
     ok(wt->storage == w->storage && wt->offset == w->offset + 4 && wt->stride[0] == 1,
        "%s: a transposed part of the same storage", form);
-    ok(half->type == TERN_CKPT_BF16 && half->storage != w->storage, "%s: bfloat16", form);
+    ok(half->type == TERN_CKPT_BF16 && half->storage != w->storage, "%s: a bfloat16 tensor", form);
     ok(step->ndim == 0 && step->type == TERN_CKPT_I64 && file->data[step->offset] == 7,
        "%s: a scalar", form);
     ok(mask->type == TERN_CKPT_BOOL && mask->outer == strlen("model.") && w->outer == 0,
-       "%s: dicts in dicts are told from dots in a key", form);
+       "%s: dicts in dicts are distinguished from dots in a key", form);
     ok(empty->shape[0] == 0 && empty->shape[1] == 5, "%s: an empty tensor", form);
     tern_pytorch_free(&f);
 }

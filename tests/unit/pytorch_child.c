@@ -262,7 +262,7 @@ static void test_sandbox(void)
        "the reading process can open, send and start nothing");
     if (WIFEXITED(status) && WEXITSTATUS(status))
         printf("# check %d\n", WEXITSTATUS(status));
-    ok(read(pipes[0], &c, 1) == 1 && c == 'y', "it can write its answer");
+    ok(read(pipes[0], &c, 1) == 1 && c == 'y', "a sandboxed child can write its answer");
     close(pipes[0]);
     close(other[0]);
     close(other[1]);

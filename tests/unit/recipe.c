@@ -148,7 +148,7 @@ static void test_recorded(void)
     tern_recipe_free(r);
     ok(!tern_recipe_recorded("/runs/run.yaml", "version: 1\nnme: x\n", NULL, 0, &e) &&
            strstr(e.text, "/runs/run.yaml:"),
-       "a mistake in a recorded recipe is told with its place: %s", e.text);
+       "a mistake in a recorded recipe is reported with its place: %s", e.text);
     free(text);
 }
 
@@ -370,7 +370,7 @@ static void test_refusals(void)
     is(refused(
            "parallel={tensor: 8, pipeline: 4, interleave: 2, sequence: true, zero: 1, recompute: "
            "full}"),
-       "accepted", "all degrees of parallelism are read");
+       "accepted", "a recipe with all degrees of parallelism is read");
     is(refused("precision=bf16"), "accepted", "precision bf16 is read");
     has(refused("optimizer.stochastic_rounding=true"), "no parameter is rounded",
         "stochastic rounding of fp32 is refused");
@@ -379,7 +379,7 @@ static void test_refusals(void)
     has(refused("steps=0"), "not a whole number from 1", "a recipe without a length is refused");
     has(refused("optimizer.lr=nan"), "not a number",
         "a learning rate that is not a number is refused");
-    has(refused("optimizer.betas=[0.9]"), "two are expected", "one beta is refused");
+    has(refused("optimizer.betas=[0.9]"), "two are expected", "a single beta of AdamW is refused");
     has(refused("data.train=[]"), "data.train: is missing", "a recipe without data is refused");
     has(refused("data.train=[{path: x, weight: 0}]"), "more than 0", "a weight of 0 is refused");
     has(refused("data.held_out=[{name: a, path: x}, {name: a, path: y}]"),

@@ -117,7 +117,7 @@ static void numbers_come_once(void)
     ok(!tern_wire_ofi_window_add(&w, base + WINDOW) && !tern_wire_ofi_window_add(&w, base - 1),
        "a number too far ahead, or long gone, is refused");
     for (uint32_t done = 0; done < N; done += 100) {
-        /* The oldest hundred last, and everything told again. */
+        /* The oldest hundred last, and everything sent again. */
         for (uint32_t pass = 0; pass < 2; pass++) {
             for (uint32_t k = AT_ONCE; k-- > 0;) {
                 uint32_t at = done + k;
@@ -242,7 +242,7 @@ static void survives_a_mad_peer(void)
     t->ops->close(t);
 }
 
-/* Who takes a rank's port is sent what was meant for that one. */
+/* A process that takes a rank's port is sent the messages for that rank. */
 static void what_is_sent_tells_nothing(void)
 {
     static const uint8_t asker[RECORD_SECRET] = {1}, mine[RECORD_SECRET] = {2};
@@ -405,15 +405,15 @@ static void tokens_are_needed(struct ofi *o, const struct tern_wire_message *lon
         for (uint32_t c = 0; c < waits->chunks; c++)
             tern_wire_ofi_rma_written(o, 0,
                                       record_data(waits->token, record_immediate(waits->id, c)));
-        ok(long_one->state == TERN_WIRE_DONE, "those with its token end it");
+        ok(long_one->state == TERN_WIRE_DONE, "writes with the transfer's token end it");
     } else {
         tap_skip("immediates of this provider have no room for tokens");
         tap_skip("immediates of this provider have no room for tokens");
     }
 }
 
-/* Whoever can send to a rank and write to its address, and was not told its secret, its keys and
- * its tokens, changes nothing. */
+/* A process that can send to a rank and write to its address, without its secret, its keys and its
+ * tokens, changes nothing. */
 static void strangers_are_not_heard(void)
 {
     enum { BYTES = 4 * EAGER_STREAM };
@@ -514,7 +514,7 @@ static void short_ones_go_unasked(void)
     sent[CREDITS] = t[0]->ops->send(
         t[0], &(struct tern_wire_transfer){1, out, BYTES, tern_wire_tag(1, 0, CREDITS, 0), 1, NULL},
         &err);
-    ok(!ends(t, sent[CREDITS], 50), "one beyond the credit does not");
+    ok(!ends(t, sent[CREDITS], 50), "a send beyond the credit does not end");
     for (int k = 0; k <= CREDITS; k++) {
         memset(in, 0, sizeof in);
         m = t[1]->ops->recv(t[1],
@@ -534,7 +534,8 @@ static void short_ones_go_unasked(void)
     m = t[1]->ops->recv(
         t[1], &(struct tern_wire_transfer){0, in, BYTES + 1, tern_wire_tag(1, 0, 99, 0), 1, NULL},
         &err);
-    ok(ends(t, m, 5000) && ends(t, sent[0], 5000) && in[BYTES] == CREDITS + 1, "and then comes");
+    ok(ends(t, m, 5000) && ends(t, sent[0], 5000) && in[BYTES] == CREDITS + 1,
+       "a send beyond the credit ends once it is received");
     t[1]->ops->release(t[1], m);
     t[0]->ops->release(t[0], sent[0]);
     for (int r = 0; r < 2; r++)

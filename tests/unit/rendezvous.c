@@ -139,7 +139,7 @@ static void names_a_rank_that_left(void)
     says(r, a, "rank 1 left while the ranks were meeting",
          "the other ranks get the name of the rank that left");
     serve(r, 2);
-    ok(is_closed(a), "and they are let go");
+    ok(is_closed(a), "the other ranks' connections are closed");
     close(a);
     serve(r, 3);
     a = dial(r);
@@ -206,10 +206,11 @@ static void reports_missing_files(void)
     int first = come(few, 0, 3), second = dial(few);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)second + 1, was.rlim_max});
     ok(tern_wire_rendezvous_step(few, &err) < 0, "a rank for which there is no file is an error");
-    has(err.text, "Too many open files", "that says so");
+    has(err.text, "Too many open files", "the error names too many open files");
     struct pollfd p = {tern_wire_rendezvous_fd(few), POLLIN, 0};
     ok(poll(&p, 1, 0) == 0, "a connection that cannot be accepted does not keep the loop busy");
-    says(few, first, "one cannot be let in: Too many open files", "and the ranks are told");
+    says(few, first, "one cannot be let in: Too many open files",
+         "the ranks get the message of too many open files");
     setrlimit(RLIMIT_NOFILE, &was);
     close(first);
     serve(few, 2);
@@ -238,7 +239,7 @@ static void uses_the_last_file(void)
     frame(&h, r, RENDEZVOUS_HELLO, 1, 2, 0);
     send(fd, &h, sizeof h, MSG_NOSIGNAL);
     serve(r, 3);
-    ok(poll(&p, 1, 0) == 0, "and keeps it");
+    ok(poll(&p, 1, 0) == 0, "a rank that has joined keeps its place");
     setrlimit(RLIMIT_NOFILE, &was);
     close(fd);
     tern_wire_rendezvous_close(r);
@@ -253,7 +254,8 @@ static void names_a_rank_that_left_between(void)
         fd[i] = come(r, i, 3);
     close(fd[0]);
     serve(r, 3);
-    says(r, fd[1], "rank 0 left while", "who leaves before anyone has given a blob is named");
+    says(r, fd[1], "rank 0 left while",
+         "a rank that leaves before any rank has given a blob is named");
     close(fd[1]);
     close(fd[2]);
     serve(r, 4);
@@ -269,7 +271,8 @@ static void names_a_rank_that_left_between(void)
     ok(poll(&p, 1, 0) == 0, "a rank that leaves between two rounds may be done");
     give(r, fd[0], 0, 3, 1);
     says(r, fd[0], "rank 2 left while", "else it is named to the next that gives a blob");
-    says(r, fd[1], "rank 2 left while", "and to those who have given none");
+    says(r, fd[1], "rank 2 left while",
+         "ranks that gave no blob get the name of the rank that left");
     close(fd[0]);
     close(fd[1]);
     serve(r, 4);
@@ -278,7 +281,8 @@ static void names_a_rank_that_left_between(void)
         fd[i] = come(r, i, 3);
     for (uint32_t i = 0; i < 3; i++)
         give(r, fd[i], i, 3, 0);
-    ok(all_of(fd[0], 3) && all_of(fd[1], 3) && all_of(fd[2], 3), "one more attempt meets");
+    ok(all_of(fd[0], 3) && all_of(fd[1], 3) && all_of(fd[2], 3),
+       "a further attempt of three ranks meets");
     give(r, fd[2], 2, 3, 1);
     close(fd[2]);
     serve(r, 3);
@@ -306,7 +310,7 @@ static void strangers_give_way(void)
     ok(all_of(a, 2) && all_of(b, 2), "ranks meet where strangers have taken every place");
     ok(is_closed(strangers[0]) && is_closed(strangers[1]), "the oldest of them give way");
     struct pollfd p = {strangers[2], POLLIN, 0};
-    ok(poll(&p, 1, 0) == 0, "and no more than need be");
+    ok(poll(&p, 1, 0) == 0, "a newer stranger's connection stays open");
     for (int i = 0; i < PLACES; i++)
         close(strangers[i]);
     close(a);

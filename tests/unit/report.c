@@ -132,9 +132,9 @@ static void test_spike(const double *x, double *y)
     int rows_with_spike = rows_with_dots(s);
     ok(rows_with_spike == 12, "a spike of one in a million reaches the top (%d rows)",
        rows_with_spike);
-    has(s, "R\n           R restart\n", "restarts are marked, and the mark is told below");
+    has(s, "R\n           R restart\n", "restarts are marked, and a line below explains the mark");
     has(s, "10 ┤", "the axis has round ticks");
-    has(s, "800k", "and short numbers");
+    has(s, "800k", "the axis has short numbers");
     p.utf8 = false;
     s = plot(p);
     bool ascii = true;
@@ -145,7 +145,7 @@ static void test_spike(const double *x, double *y)
 
     for (int i = 0; i < N; i++)
         y[i] = NAN;
-    has(plot(p), "nothing to draw", "all NaN");
+    has(plot(p), "nothing to draw", "a curve of NaN alone has nothing to draw");
 }
 
 /* Few points: a single one, a hole, a logarithmic axis. */

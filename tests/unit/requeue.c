@@ -243,12 +243,12 @@ static void preemptions(void)
     now.job.preempt = time(NULL) - 1;
     r.status = TERN_TEMPFAIL, r.signal = SIGTERM;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
-    ok(ended("preempted", 1, &r), "so is a preempted workload");
+    ok(ended("preempted", 1, &r), "a preempted workload is queued again");
     a = stopped(true, &r);
     now.job.preempt = time(NULL) - 1;
     r.status = TERN_TEMPFAIL;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
-    ok(ended("preempted", 1, &r), "and one that was stopped before its ranks were started");
+    ok(ended("preempted", 1, &r), "a preempted job without started ranks is queued again");
     a = stopped(true, &r);
     now.job.end = time(NULL) + 60;
     r.status = TERN_TEMPFAIL;
@@ -271,12 +271,12 @@ static void preemptions(void)
     now.job.preempt = time(NULL) - 1;
     now.job.requeue = false;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
-    ok(ended("preempted", 0, &r), "nor one that may not be requeued");
+    ok(ended("preempted", 0, &r), "a preempted job that may not be requeued is not");
     a = stopped(true, &r);
     now.job.preempt = time(NULL) - 1;
     recipe.launch.at_time_limit = TERN_AT_LIMIT_STOP;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
-    ok(ended("preempted", 0, &r), "nor with launch.at_time_limit: stop");
+    ok(ended("preempted", 0, &r), "launch.at_time_limit: stop queues no preempted job again");
     recipe.launch.at_time_limit = 0;
 }
 

@@ -21,7 +21,7 @@ static time_t when(uint64_t flags, const char *name, const char *nodes, const ch
 int main(void)
 {
     ok(when(0, "mine", "n[1-2]", "mine", 0) == 5000, "a job ends with its own reservation");
-    ok(when(0, "other", "n[1-2]", "mine", 0) == 0, "and with no other one");
+    ok(when(0, "other", "n[1-2]", "mine", 0) == 0, "a job does not end with another reservation");
     ok(when(RESERVE_FLAG_FLEX, "mine", "n[1-2]", "mine", 0) == 0,
        "a job in a reservation with FLEX goes on after its end");
     ok(when(RESERVE_FLAG_FLEX | RESERVE_FLAG_MAINT, "mine", "n[1-2]", "mine", 0) == 0,

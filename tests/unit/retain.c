@@ -82,14 +82,15 @@ static void finding(void)
     ok(f.v[2].path[0] == '/', "by a whole path");
     tern_retain_external_free(&f);
     ok(tern_retain_external_find(NULL, "done", &f, &e) == 0 && f.n == 0, "no pattern finds none");
-    ok(tern_retain_external_find("none/step_*", "done", &f, &e) == 0 && f.n == 0, "nor no folder");
+    ok(tern_retain_external_find("none/step_*", "done", &f, &e) == 0 && f.n == 0,
+       "a pattern in a missing folder finds no checkpoint");
 
     /* As when the storage fails for a moment: a folder that cannot be read is not gone. */
     chmod("o/a", 0600);
     as_nobody(true);
     ok(tern_retain_external_find("o/*/step_*", "done", &f, &e) < 0 && f.n == 0,
        "a folder that cannot be read is an error");
-    has(e.text, "o/a", "that names it");
+    has(e.text, "o/a", "the error names the folder that cannot be read");
     struct stat st;
     ok(tern_retain_external_there("o/a/step_9", "done", &st, &e) < 0 &&
            tern_retain_external_there("o/b/step_8", "done", &st, &e) == 0 &&
@@ -128,10 +129,10 @@ static void choosing(void)
     is(choose("10 20 30 40", 2, 20), "10 ", "multiples stay for good");
     is(choose("10 20 30 40!", 2, 0), "10 ",
        "an unverified checkpoint is neither counted nor pruned");
-    is(choose("10! 20! 30 40", 2, 0), "", "nor when it is old");
+    is(choose("10! 20! 30 40", 2, 0), "", "an old unverified checkpoint is not pruned");
     is(choose("10 20 30 40! 50!", 1, 0), "10 20 ", "the newest verified checkpoints stay");
     is(choose("40 40", 1, 0), "", "a checkpoint of the newest step is never pruned");
-    is(choose("", 2, 0), "", "none");
+    is(choose("", 2, 0), "", "without checkpoints none is pruned");
 }
 
 /* ------------------------------------------------------------------ looks */
@@ -233,7 +234,7 @@ static void mirroring(const struct tern_retain_options *o)
     keep(o);
     is(rows("mirror/"), "10 verified, 20 verified", "copies have rows of their own in the ledger");
     ok(tern_fs_exists("mirror/step_10/model/dp_rank_00.pt") && !tern_fs_exists("mirror/step_5"),
-       "and are there");
+       "the mirror has the copies");
 
     checkpoint("out/step_20", "twenty, again"); /* by an attempt that began before it */
     keep(o);
@@ -262,7 +263,7 @@ static void pruning(const struct tern_retain_options *o)
     ok(pruned_in_order("out/step_20", "out/.step_20."),
        "a pruned checkpoint's rename is durable before its first file is removed");
     is(rows("out/"), "10 deleted, 20 deleted, 30 verified, 40 verified",
-       "then the newest two stay");
+       "the newest two checkpoints stay registered");
     ok(!tern_fs_exists("out/step_10") && tern_fs_exists("out/step_5") &&
            tern_fs_exists("mirror/step_10"),
        "only verified and mirrored checkpoints are pruned");
@@ -387,7 +388,7 @@ static void empty(void)
     put("empty/at-10/model/w", "written");
     keep(&o);
     is(rows("empty/"), "10 verified, 20 foreign",
-       "a folder that was told while it was empty is verified once it has its files");
+       "a folder that was registered while it was empty is verified once it has its files");
     tern_ledger_spool_close(s, NULL);
 }
 
@@ -489,7 +490,8 @@ static void old_records(void)
     o.attempt = 2;
     checkpoint("out/step_20", "twenty");
     keep(&o);
-    is(maker("out/step_10"), "1 verified 4", "its checkpoints are not registered again");
+    is(maker("out/step_10"), "1 verified 4",
+       "checkpoints of an earlier attempt are not registered again");
     is(maker("out/step_20"), "2 verified 7", "a new checkpoint is registered and verified");
     ok(!tern_fs_exists(new), "the run keeps one folder of records");
 }
@@ -508,7 +510,8 @@ static void retries(void)
     tern_ledger_spool_close(s, NULL);
     put("wall", "no folder");
     o.mirror = "wall/mirror";
-    if (!ok(tern_retain_note_before(&o, &e) == 0 && tern_retain_look_open(&k, &o, &e) == 0, "open"))
+    if (!ok(tern_retain_note_before(&o, &e) == 0 && tern_retain_look_open(&k, &o, &e) == 0,
+            "the retention process opens"))
         return;
     checkpoint("out/step_10", "ten");
     tern_retain_look_find(&k, &e);

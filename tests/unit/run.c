@@ -330,15 +330,16 @@ static void compilers(void)
        "Compiler version 2.16", "whatever it says before");
     int64_t began = tern_clock_boot_ns();
     is(version("echo Compiler version 2.17; exec sleep 90 >&-", &code), "Compiler version 2.17",
-       "one that has answered");
+       "a compiler's version is taken before it ends");
     ok(tern_clock_boot_ns() - began < 80 * 1000000000ll,
        "a compiler that prints its version and does not end is not waited for");
     bound((double)(tern_clock_boot_ns() - began) / 1e9, 3, "seconds for its version");
     has(version("sleep 90; echo Compiler version 2.16", &code), "no answer within 1 s",
-        "one that does not answer");
+        "a compiler that does not answer is an error");
     ok(code == TERN_TEMPFAIL,
        "a compiler without an answer fails the attempt, and names no other cache");
-    has(version("echo broken; exit 1", &code), "prints no version", "one that is broken");
+    has(version("echo broken; exit 1", &code), "prints no version",
+        "a compiler that prints no version is an error");
     setenv("PATH", path, 1);
     unlink("neuronx-cc");
     free(with);
@@ -357,7 +358,8 @@ static void stop_requests(void)
     ok(classify(SIGINT, 0, SIGINT) == TERN_RUN_SAME_STOP &&
            classify(SIGINT, 1999, SIGINT) == TERN_RUN_SAME_STOP,
        "within two seconds another one is the same stop request");
-    ok(classify(SIGINT, 2000, SIGINT) == TERN_RUN_END_NOW, "then it ends the ranks");
+    ok(classify(SIGINT, 2000, SIGINT) == TERN_RUN_END_NOW,
+       "a stop request after two seconds ends the ranks");
     ok(classify(SIGTERM, 10, SIGINT) == TERN_RUN_PASS_ON &&
            classify(SIGINT, 10, SIGTERM) == TERN_RUN_PASS_ON &&
            classify(SIGTERM, 9000, SIGTERM) == TERN_RUN_PASS_ON,

@@ -130,7 +130,7 @@ static void test_rows(void)
     is(text,
        "1 deleted 1,2 published 1,3 published 1,4 failed 1,5 published 1,7 published 1,"
        "8 deleted 1,9 published 1,",
-       "rows say what lies in the folder, and by whom it was made");
+       "rows say what lies in the folder, and which attempt made it");
     const uint64_t before = records();
     tern_run_settle_checkpoints(&attempt);
     ok(before && records() == before, "rows that are right are not written again");

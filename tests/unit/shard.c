@@ -1,4 +1,4 @@
-/* Who holds what: slices of tensor ranks, chunks of pipeline stages, rows of data ranks. */
+/* The owners: slices of tensor ranks, chunks of pipeline stages, rows of data ranks. */
 #include "core/model/model.h"
 #include "tests/unit/tap.h"
 

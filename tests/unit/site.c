@@ -120,7 +120,7 @@ static void test_refused(void)
     has(refused("\tversion: 1\n"), "not valid YAML", "refused: no YAML");
 }
 
-/* root's own group is of nobody else here, or of some system's users, too. */
+/* root's own group has no other user here, or some system's users, too. */
 static void test_group(const char *path)
 {
     bool alone = true;

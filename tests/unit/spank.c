@@ -185,7 +185,7 @@ static void chmod_or_abort(const char *path, mode_t mode)
         abort();
 }
 
-/* Root runs a program only when nobody but root (here: the test's user) may change it. */
+/* Root runs a program only when no user but root (here: the test's user) may change it. */
 static void safety(void)
 {
     char dir[] = "/tmp/tern-spank-XXXXXX", folder[64], file[80], link[80];
@@ -210,7 +210,7 @@ static void safety(void)
         ok(chown(file, 0, 0) == 0 && is_safe_all_up(file), "root's group is root");
         chmod_or_abort(file, 0755);
         ok(chown(file, 65534, 0) == 0 && !is_safe_all_up(file),
-           "another user's program is not safe");
+           "a program of another user is not safe");
         if (chown(file, 0, 0) < 0)
             abort();
     }
@@ -243,8 +243,10 @@ static void prolog(void)
        "a bad node refuses the job");
     ok(verdict(1 << 8, false) == 0, "a check that failed is no verdict: the job starts");
     ok(verdict(127 << 8, false) == 0, "a check that is missing is no verdict: the job starts");
-    ok(verdict(SIGKILL, false) == 0 && strstr(said, "signal 9"), "nor is one that was killed");
-    ok(verdict(3 << 8, true) == 0 && strstr(said, "took more"), "nor is one that took too long");
+    ok(verdict(SIGKILL, false) == 0 && strstr(said, "signal 9"),
+       "a check that was killed is no verdict: the job starts");
+    ok(verdict(3 << 8, true) == 0 && strstr(said, "took more"),
+       "a check that took too long is no verdict: the job starts");
     setenv("TERN_TEST_A", "/etc/slurm/slurm.conf", 1);
     copy_variable(to, "TERN_TEST_A");
     ok(strcmp(to, "TERN_TEST_A=/etc/slurm/slurm.conf") == 0, "a path is handed to root's program");
@@ -261,7 +263,8 @@ static void options(void)
 
     ok(tern_spank_value(to, TERN_SPANK_RESTARTS, "1000000") && strcmp(to, "1000000") == 0,
        "a million restarts are allowed");
-    ok(!tern_spank_value(to, TERN_SPANK_RESTARTS, "1000001"), "one more is not");
+    ok(!tern_spank_value(to, TERN_SPANK_RESTARTS, "1000001"),
+       "more than a million restarts are refused");
     ok(tern_spank_value(to, TERN_SPANK_RESTARTS, "007") && strcmp(to, "7") == 0,
        "leading zeros go");
     ok(!tern_spank_value(to, TERN_SPANK_RESTARTS, "") &&
@@ -285,14 +288,15 @@ static void variables(void)
     task_env[0] = '\0';
     ok(set_all(NULL, "trn2", good, sizeof good) == 0 && strncmp(task_env, "A=1 B=x y ", 10) == 0,
        "a profile's variables are set: %s", task_env);
-    ok(strstr(task_env, "TERN_PROFILE_SET=A="), "and noted as the profile's");
+    ok(strstr(task_env, "TERN_PROFILE_SET=A="),
+       "a profile's variables are noted in TERN_PROFILE_SET");
     task_env[0] = '\0';
     ok(set_all(NULL, "trn2", cut, sizeof cut - 1) < 0 && !*task_env,
        "of a list that ends in the middle none is set");
     ok(set_all(NULL, "trn2", bare, sizeof bare) < 0 && !*task_env,
-       "nor of one with a word that is no variable");
+       "a list with a word that is no variable sets none");
     ok(set_all(NULL, "trn2", digit, sizeof digit) < 0 && !*task_env,
-       "nor of one with a name that begins with a digit");
+       "a list with a name that begins with a digit sets none");
     char list[64];
     snprintf(list, sizeof list, "LIST=%08x", hash(no_list));
     ok(was_ours(list, own) && !was_ours(list, "LIST=a") && !was_ours(list, "IST=a b"),
@@ -332,7 +336,7 @@ static void children(void)
     pid_t pid = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 0;
     for (int i = 0; pid && runs(pid) && i < 2000; i++)
         usleep(5000);
-    ok(pid == 0 || !runs(pid), "and so is what it started");
+    ok(pid == 0 || !runs(pid), "the check's own children end, too");
     close(fd);
     unlink(path);
     ok(tern_spank_control("\x7f") && tern_spank_control("\x1b") && tern_spank_control("\xc2\x9b") &&
@@ -356,6 +360,7 @@ int main(void)
     signal(SIGCHLD, SIG_IGN); /* children end unseen: a shell's trap '' CHLD, a daemon's habit */
     answers("SIGCHLD ignored", false);
     struct sigaction now;
-    ok(sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_IGN, "and ignored afterwards");
+    ok(sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_IGN,
+       "SIGCHLD is ignored again afterwards");
     return tap_done();
 }

@@ -221,8 +221,9 @@ static void replays(void)
     for (int i = 0; i < MANY; i++)
         failed += a[2][i];
     ok(memcmp(a[0], b[0], sizeof a[0]) == 0, "receives are put off alike, whatever the timing");
-    ok(memcmp(a[1], b[1], sizeof a[1]) == 0, "and sends");
-    ok(memcmp(a[2], b[2], sizeof a[2]) == 0 && failed, "and the same ones fail (%d)", failed);
+    ok(memcmp(a[1], b[1], sizeof a[1]) == 0, "sends are put off alike, whatever the timing");
+    ok(memcmp(a[2], b[2], sizeof a[2]) == 0 && failed, "the same sends fail each time (%d)",
+       failed);
 }
 
 /* ---------------------------------------------------------------- writes */
@@ -295,9 +296,10 @@ static void misuse(void)
     ok(fi_send(s[0].ep, small, 8, desc, 1, &c) == -FI_EINVAL,
        "a send with another buffer's descriptor fails");
     has(refusals(), "outside of its region", "another buffer's descriptor: the provider logs it");
-    ok(fi_send(s[0].ep, s[0].buf, 8193, desc, 1, &c) == -FI_EMSGSIZE, "too long a message fails");
+    ok(fi_send(s[0].ep, s[0].buf, 8193, desc, 1, &c) == -FI_EMSGSIZE,
+       "a message of 8193 bytes is refused");
     has(refusals(), "at most 8192", "too long a message: the provider logs it");
-    ok(fi_inject(s[0].ep, small, 33, 1) == -FI_EMSGSIZE, "too long an inject fails");
+    ok(fi_inject(s[0].ep, small, 33, 1) == -FI_EMSGSIZE, "an inject of 33 bytes is refused");
     has(refusals(), "at most 32", "too long an inject: the provider logs it");
     ok(fi_send(s[0].ep, s[0].buf, 8, desc, 2, &c) == -FI_EINVAL, "a send to no address fails");
     has(refusals(), "not in the table", "no address: the provider logs it");

@@ -1,4 +1,4 @@
-/* core/store against a server that fails as it is told to (tests/tools/s3.py). */
+/* core/store against a server that fails as the test says (tests/tools/s3.py). */
 #include "tests/unit/s3.h"
 
 #include <pthread.h>
@@ -70,7 +70,7 @@ static void test_objects(struct tern_store *s)
     ok(tern_store_read(s, "plain", etag, BYTES - 5, 6, got, &err) < 0 && err.code == TERN_FAILED,
        "a range behind the end is an error: %s", err.text);
     ok(tern_store_read(s, "plain", "\"other\"", 0, 5, got, &err) < 0 && err.code == TERN_FAILED,
-       "another object is an error");
+       "an object with another ETag is an error");
     has(err.text, "another object has taken its place", "the error says that it changed");
 }
 
@@ -260,7 +260,7 @@ static void not_read(const char *part, const char *name)
     struct tern_store *s = tern_store_open("s3://bucket/root", NULL, NULL);
     struct tern_err err = {0};
 
-    ok(s && read_all(s, "r", &err) < 0 && err.code == TERN_USAGE, "%s: refused", name);
+    ok(s && read_all(s, "r", &err) < 0 && err.code == TERN_USAGE, "%s: a read is refused", name);
     has(err.text, part, "%s: the error says why", name);
     ok(!strstr(err.text, "secret"), "%s: the error shows no secret", name);
     tern_store_close(s);

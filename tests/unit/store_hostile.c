@@ -235,7 +235,8 @@ static void test_clear(void)
            tern_store_upload_find(s, "half/a", found, &err) == 0 &&
            tern_store_upload_find(s, "half/b", found, &err) == 0,
        "unfinished uploads below a prefix are aborted: %s", err.text);
-    ok(tern_store_upload_find(s, "other", found, &err) == 1, "those of other names stay");
+    ok(tern_store_upload_find(s, "other", found, &err) == 1,
+       "unfinished uploads of other names stay");
     tern_store_close(s);
 }
 

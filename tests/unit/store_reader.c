@@ -108,7 +108,7 @@ static void test_ahead(void)
     wait_ahead(r, &a);
     ok(a.ready == 4, "without a disk, half of memory is read ahead (%llu)",
        (unsigned long long)a.ready);
-    ok(wrong_reads(r, 3, 10) == 0, "without a disk, reads are right");
+    ok(wrong_reads(r, 3, 10) == 0, "reads without a disk cache give the right bytes");
     tern_store_reader_close(r);
     unsetenv("TERN_CACHE_BYTES");
 }

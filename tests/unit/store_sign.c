@@ -248,7 +248,7 @@ static void test_xml(void)
     is(seen.data,
        "r/k=a &\xe2\x82\xac"
        "A<;r/e=;r/p/c=y;r/p=xz;r/q=;r=\n;",
-       "XML: its elements");
+       "XML's elements are read with their paths");
     ok(scan("<stop/>", 7, NULL) == 7, "XML: the reader may stop");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tern_err err = {0};

@@ -49,7 +49,7 @@ __attribute__((format(printf, 4, 5), unused)) static int tap_check(int good, con
     } while (0)
 
 /* A measured time, rate or memory against what tern promises of it: a benchmark, asserted only
- * under `make bounds`, on a machine that does nothing else, and told otherwise. */
+ * under `make bounds`, on a machine that does nothing else, and printed otherwise. */
 #define bound(value, limit, ...)                                                                   \
     do {                                                                                           \
         double v_ = (value), l_ = (limit);                                                         \

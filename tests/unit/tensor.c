@@ -321,7 +321,7 @@ static void attention(int B, int T, int H, int K, int D, int document)
        "attention B %d, T %d, %d heads on %d, size %d, documents of %d", B, T, H, K, D, document);
     SAME_BITS("attention's gradient", dqkv, w,
               tern_tensor_attention_backward(dqkv, dout, qkv, stats, &a, scratch));
-    ok(apart(dqkv, expected_d, w) < 10 * NEAR, "attention's gradients");
+    ok(apart(dqkv, expected_d, w) < 10 * NEAR, "attention's gradients match the reference");
     free(qkv), free(dout), free(out), free(dqkv), free(stats), free(scratch);
     free(expected), free(expected_d), free(starts);
 }
@@ -453,7 +453,7 @@ int main(void)
 {
     struct tern_err err = {0};
 
-    if (!ok(tern_tensor_start(2, 1, &err) == 0, "start (%s)", err.text))
+    if (!ok(tern_tensor_start(2, 1, &err) == 0, "kernels start with two threads (%s)", err.text))
         return tap_done();
     printf("# %s\n", tern_tensor_describe());
     ok(tern_tensor_threads() == 2, "threads as asked");

@@ -48,7 +48,7 @@ static void bf16(void)
     good = 1;
     for (int i = 0; i < BF16_N; i++)
         good = good && tern_tensor_bf16(x[i]) == h[i];
-    ok(good, "one by one: the same");
+    ok(good, "bf16 one by one rounds as in a row");
     /* All that bf16 has, subnormals too, goes there and back; a signalling NaN becomes a quiet one.
      */
     for (int i = 0; i < 0x10000; i++) {

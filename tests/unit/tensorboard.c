@@ -165,7 +165,7 @@ static void test_killed(void)
     char *with_late = tern_strf("%s3 late 3|", first);
     is(text_of(folder, 0), with_late, "the late value stands behind the others");
     ok(truncate(path, 100) == 0 && update(), "a file that lost its end is mended");
-    ok(strlen(text_of(folder, 0)) == strlen(with_late), "all its values are there again");
+    ok(strlen(text_of(folder, 0)) == strlen(with_late), "a mended file has all its values again");
     tern_fs_replace(position, "[", 1, 0644, NULL);
     ok(update() && strlen(text_of(folder, 0)) == strlen(with_late),
        "without a position the files are written from the start");

@@ -270,7 +270,7 @@ static void test_kinds(void)
         has(read_as(
                 &(struct tern_text_how){.format = TERN_TEXT_PLAIN, .invalid = TERN_TEXT_REPLACE},
                 cases[i].bytes, cases[i].n),
-            cases[i].says, "told by its first bytes%s", cases[i].says);
+            cases[i].says, "known by its first bytes%s", cases[i].says);
     is(reads(&automatic, "PAR1 is a word\n"), "[PAR1 is a word\n]",
        "a text may begin as Parquet does");
     ok(!tern_text_kind_of("", 0) && !tern_text_kind_of("PAR1", 4), "short files are of no kind");

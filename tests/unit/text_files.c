@@ -141,13 +141,13 @@ static void test_links(void)
        "the log names links that lead back");
     ok(log_lines.data && strstr(log_lines.data, "found twice are read once: ") &&
            strstr(log_lines.data, "links/same.txt"),
-       "a file with two names is read once, and told");
+       "a file with two names is read once, with a warning");
     is(find_with(TERN_TEXT_AUTO, twice, 2), "links/a.txt links/other/c.txt links/sub/b.txt",
        "a folder inside another that is named is read once");
     is(find_with(TERN_TEXT_AUTO, file_twice, 3), "links/a.txt links/a.txt links/sub/b.txt",
        "a file that is named twice is read twice");
     ok(log_lines.data && strstr(log_lines.data, "links/a.txt: is named twice"),
-       "a file that is named twice is told");
+       "a file that is named twice gets a warning");
     is(find_with(TERN_TEXT_AUTO, after, 2), "links/sub/b.txt links/sub/b.txt",
        "a file that is named after its folder is read twice");
     put("dangling/a.txt");
@@ -178,7 +178,7 @@ static void test_many_links(void)
     ok(strstr(got, "links2/00/a.txt links2/00/l/a.txt ") && strstr(got, "/l/l/l/end.txt"),
        "folders that many links lead to are read once, by the first path");
     got = find(TERN_TEXT_AUTO, "links2");
-    ok(strstr(got, "links2/00/a.txt"), "and beside their own names, too");
+    ok(strstr(got, "links2/00/a.txt"), "linked files are read under their own names, too");
 }
 
 static void test_refused(void)

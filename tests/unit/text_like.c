@@ -1,4 +1,4 @@
-/* core/text: JSON that nobody named is never read as plain text; byte order marks inside a file;
+/* core/text: JSON that no option named is never read as plain text; byte order marks inside a file;
  * control characters. */
 #include "core/base/fs.h"
 #include "core/base/str.h"

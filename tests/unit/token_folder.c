@@ -160,7 +160,7 @@ static void test_folder(void)
     write_file("vocab.json", "{}", 2);
     write_file("merges.txt", "", 0);
     ok(!tern_token_load(work, &err), "a folder with vocab.json and merges.txt alone is refused");
-    has(err.text, "save_pretrained", "and the way to a tokenizer.json is named");
+    has(err.text, "save_pretrained", "the error names the way to a tokenizer.json");
     remove_file("vocab.json");
     remove_file("merges.txt");
     if (tern_fs_read("tests/golden/spm-bpe-800.model", 1 << 20, &model, &len, &err) < 0)
@@ -171,7 +171,8 @@ static void test_folder(void)
     struct tern_token *t = tern_token_load(work, &err);
     tern_log_copy(NULL);
     ok(t && t->n_vocab == 800, "tokenizer.model is read before tokenizer.json");
-    has(logged, "tokenizer.model is read, not tokenizer.json", "and a line says so");
+    has(logged, "tokenizer.model is read, not tokenizer.json",
+        "a log line names the tokenizer that is read");
     tern_token_free(t);
     const char *config = "{\"bos_token\":\"</s>\",\"eos_token\":\"none\"}";
     write_file("tokenizer_config.json", config, strlen(config));
@@ -180,7 +181,7 @@ static void test_folder(void)
     tern_log_copy(NULL);
     ok(t && t->bos == 2, "a configuration names a SentencePiece model's BOS");
     ok(t && t->eos == 2, "a name that it has not leaves its own EOS");
-    has(logged, "which keeps its own", "and a line says so");
+    has(logged, "which keeps its own", "a log line says that the model keeps its EOS");
     tern_token_free(t);
     remove_file("tokenizer.model");
     remove_file("tokenizer_config.json");

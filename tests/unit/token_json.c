@@ -139,7 +139,8 @@ static void test_other_letters(void)
         printf("# %s\n", err.text);
     const char *s = t ? tern_token_piece(t, 2, &len) : "";
     ok(len == 2 && memcmp(s, " b", 2) == 0, "a piece with another letter keeps its text");
-    is(ids_of(t, "a b", false), "1", "it is never met, and a byte without a piece vanishes");
+    is(ids_of(t, "a b", false), "1",
+       "a piece with another letter is never met, and a byte without a piece vanishes");
     tern_token_free(t);
 }
 
@@ -192,7 +193,8 @@ static void test_added(void)
     is(ids_of(t, "ab <r> b", false), "7 3 10 3 5", "rstrip takes the spaces behind a token");
     is(ids_of(t, "abw abwx", false), "11 3 7 0", "single_word finds no part of a word");
     is(ids_of(t, "a b", false), "12", "a normalized token is found in normalised text");
-    is(text_of_ids(t, (const uint32_t[]){7, 12}, 2), "ab a b", "and decoded as it was found");
+    is(text_of_ids(t, (const uint32_t[]){7, 12}, 2), "ab a b",
+       "a normalised token is decoded as it was found");
     ok(t && t->eos == TERN_TOKEN_NONE, "without a well-known special token there is no EOS");
     tern_token_free(t);
 }
@@ -380,7 +382,7 @@ static void test_whole_files(void)
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct tern_token *t = load_text(files[i].text, strlen(files[i].text), &err);
-        ok(!t && err.code == TERN_USAGE, "refused: %s", files[i].words);
+        ok(!t && err.code == TERN_USAGE, "tokenizer.json is refused: %s", files[i].words);
         has(err.text, files[i].words, "the reason is given: %s", files[i].words);
         tern_token_free(t);
     }

@@ -287,7 +287,7 @@ static void test_golden(const char *model, const char *cases)
     struct tern_token *t = tern_token_load(model, &err);
     struct tern_token_encoder *e = t ? tern_token_encoder_new(t, &err) : NULL;
 
-    if (ok(e != NULL, "%s loads", model))
+    if (ok(e != NULL, "tokenizer.model %s loads", model))
         test_cases(t, e, cases);
     else
         printf("# %s\n", err.text);

@@ -189,7 +189,7 @@ static void test_lock(void)
     ok(tern_vcluster_plan_locked(dir), "a held lock is seen");
     ok(tern_vcluster_plan_lock(dir, "locked", &err) < 0 && err.code == TERN_USAGE,
        "a second `up` of a name is refused");
-    has(err.text, "tern cluster down locked", "a second `up` is told how to end the first");
+    has(err.text, "tern cluster down locked", "a second `up` says how to end the first");
     close(fd);
     ok(!tern_vcluster_plan_locked(dir), "a lock ends with its holder");
     ok(tern_vcluster_down("locked", &err) == 0 && !tern_fs_exists(dir),
@@ -230,7 +230,8 @@ static void test_programs(void)
     is(keep(tern_vcluster_programs_path("/bin", bin)), first,
        "another Slurm's commands are put before PATH");
     is(keep(tern_vcluster_programs_path(with, bin)), with, "a PATH that has them first stays");
-    is(keep(tern_vcluster_programs_path("/bin", "")), "/bin", "without another Slurm PATH stays");
+    is(keep(tern_vcluster_programs_path("/bin", "")), "/bin",
+       "without another Slurm PATH stays as it was");
     ok(tern_vcluster_programs_non_system(bin) && !tern_vcluster_programs_non_system("/usr/bin") &&
            !tern_vcluster_programs_non_system(""),
        "a Slurm outside /usr/bin is not the system's");
@@ -243,7 +244,7 @@ static void test_folders(struct tern_vcluster_plan p)
     p.share = (char *[]){folder, at("below", folder), folder, "/usr", NULL};
     const char *said = strstr(keep(tern_vcluster_folders_describe(&p)), folder);
     ok(said && !strstr(said + 1, folder) && !strstr(said, "/usr") && strstr(said, "own /tmp"),
-       "each folder that nodes see is told once, and none that every node has");
+       "each folder that nodes see is named once, and none that every node has");
     p.mode = TERN_VCLUSTER_PLAIN;
     ok(strstr(keep(tern_vcluster_folders_describe(&p)), "every") != NULL, "plain: all are shared");
 }
@@ -354,7 +355,8 @@ static void test_plain_written(const struct tern_layout *l)
     p.mode = TERN_VCLUSTER_PLAIN;
     works(tern_vcluster_plan_write(&p, &err), "a plan for plain mode is written");
     char *conf = text_of(p.dir, "etc/slurm.conf");
-    has(conf, textf("SlurmctldHost=%s(127.0.0.1)", p.host), "in plain mode slurmctld is local");
+    has(conf, textf("SlurmctldHost=%s(127.0.0.1)", p.host),
+        "slurmctld of plain mode is on this machine");
     has(conf, textf("SlurmctldPort=%d\n", p.port), "slurmctld has a free port");
     has(conf, textf("Port=[%d-%d]", p.port + 1, p.port + 2),
         "static slurmds have ports of their own");
@@ -512,7 +514,7 @@ static void test_protocol(void)
     ok(tern_vcluster_power("served", "n1", true, &lost, &err) == 0 && !lost,
        "a node is switched on");
     ok(tern_vcluster_power("served", "spot", true, &lost, &err) < 0 && lost,
-       "a node whose capacity is lost is told apart from one that failed");
+       "a node whose capacity is lost is distinguished from one that failed");
     q.size--;
     ok(tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, &err) < 0,
        "a request of another version of tern gets no answer");

@@ -22,7 +22,7 @@ await_job; is "$(job_state "$job")" COMPLETED "a run under accounting"
 # slurmctld sends its records a moment later.
 told() { on sacct -a -X -n -P -S now-1hour -j "$job" -o state,nnodes,comment; [ "$(cat out)" = "COMPLETED|2|$(sqlite3 ledger/ledger.db 'select id from run')" ]; }
 until_true told; ok $? "sacct tells the job's end, its nodes, and the run's id as its comment" || cat out
-on sacct -a -n -P -S now-1hour -j "$job" -o jobid,state; grep -q '^[0-9]*\.0|COMPLETED' out; ok $? "and its steps" || cat out
+on sacct -a -n -P -S now-1hour -j "$job" -o jobid,state; grep -q '^[0-9]*\.0|COMPLETED' out; ok $? "sacct has the job's step as completed" || cat out
 cluster_down
 ! ps ax -o args | grep "^[^ ]*mariadbd .*$CLUSTER"; ok $? "the database ends with the cluster"
 cluster_up --accounting

@@ -33,7 +33,7 @@ apply cluster.yaml --init; status 2 "nodes that slurm.conf defines: refused"; er
 # ---- the first apply
 sed -i '/^NodeName/d; /^PartitionName/d' "$etc/slurm.conf"; before=$(files)
 apply cluster.yaml; status 2 "without --init a slurm.conf that lacks the line is refused"
-err_has 'include tern-nodes.conf' "the line is told"; unchanged "without --init"
+err_has 'include tern-nodes.conf' "the error names the line of gres.conf"; unchanged "without --init"
 apply cluster.yaml -n --init; status 0 "-n of the first apply"; out_has '+PartitionName=trn1' "-n prints a diff"; out_has '--- /dev/null' "of a new file"
 unchanged "-n"
 apply cluster.yaml --init; status 0 "the first apply" || cat err
@@ -56,9 +56,9 @@ is "$(memory)" 400000 "slurmctld has the new memory"
 on srun -N4 true; status 0 "a job after the change" || cat err
 # Someone changes Slurm behind the file's back.
 on scontrol update partitionname=trn1 State=DOWN
-on tern cluster drift memory.yaml; status 1 "drift of what scontrol changed"; is "$(cat out)" 'change partition trn1: State not UP -> UP' "drift: names it"
+on tern cluster drift memory.yaml; status 1 "drift of what scontrol changed"; is "$(cat out)" 'change partition trn1: State not UP -> UP' "drift names the change of scontrol"
 apply memory.yaml; status 0 "apply takes it back"; on tern cluster drift memory.yaml; status 0 "nothing differs any more"
-apply --undo; status 0 "--undo"; is "$(memory)" 498073 "--undo: slurmctld has the earlier memory"
+apply --undo; status 0 "apply --undo ends well"; is "$(memory)" 498073 "--undo: slurmctld has the earlier memory"
 is "$(cat "$etc/tern-nodes.conf")" "$(cat "$etc/tern-nodes.conf.2")" "--undo: the file is the backup"
 apply --undo; status 0 "--undo of an undo"; is "$(memory)" 400000 "--undo of an undo: slurmctld has the later memory"
 apply cluster.yaml; status 0 "the first layout again"
@@ -76,10 +76,10 @@ fi
 # ---- partitions of the site
 on sh -c "cp $seen/slurm.conf sites; echo 'PartitionName=cpu Nodes=trn1-st-trn1-1 Default=YES' >>$seen/slurm.conf"
 on tern cluster drift cluster.yaml; status 1 "a default partition of slurm.conf"; is "$(cat out)" 'change partition trn1: Default YES -> NO' "a default partition of slurm.conf: the layout's is none"
-apply cluster.yaml; status 0 "a default partition of slurm.conf: apply"; out_has 'cpu stays the default partition' "it stays the default"
+apply cluster.yaml; status 0 "a default partition of slurm.conf: apply"; out_has 'cpu stays the default partition' "the site's partition stays the default"
 on sinfo -h -o %P; is "$(sort out | paste -sd' ')" 'cpu* trn1' "slurmctld has both partitions"
 cp sites "$etc/slurm.conf"
-apply cluster.yaml; status 0 "a partition that no file has any more"; out_has 'remove partition cpu' "it is named"
+apply cluster.yaml; status 0 "a partition that no file has any more"; out_has 'remove partition cpu' "the removed partition is named"
 on sinfo -h -o %P; is "$(cat out)" 'trn1*' "slurmctld has the layout's alone"
 
 # ---- nodes come
@@ -88,11 +88,11 @@ sed 's/MinCount: 4/MinCount: 5/; s/MaxCount: 4/MaxCount: 6/' cluster.yaml >more.
 sed -i 's/trn1-st-trn1-\[1-4\]/trn1-st-trn1-[1-5],trn1-dy-trn1-1/' "$etc/gres.conf"
 before=$(files); was=$(cat "$etc/tern-nodes.conf")
 if [ "$takes" = 0 ]; then
-    apply more.yaml; status 2 "a node more without --restart"; err_has "restarts it: --restart" "what is needed is told"; unchanged "a node more without --restart"
+    apply more.yaml; status 2 "a node more without --restart"; err_has "restarts it: --restart" "the error names the option that is needed"; unchanged "a node more without --restart"
     apply more.yaml -n; status 2 "-n is refused, too"; unchanged "-n"
     # A reconfigure would meet the site's new name, too.
     cp "$etc/slurm.conf" sites; echo 'NodeName=site1 CPUs=1 State=FUTURE' >>"$etc/slurm.conf"; before=$(files)
-    apply memory.yaml; status 2 "a new node of slurm.conf: no reconfigure"; err_has "restarts it: --restart" "a new node of slurm.conf: it is told"; unchanged "a new node of slurm.conf"
+    apply memory.yaml; status 2 "a new node of slurm.conf: no reconfigure"; err_has "restarts it: --restart" "a new node of slurm.conf: the message names it"; unchanged "a new node of slurm.conf"
     cp sites "$etc/slurm.conf"; before=$(files)
     apply more.yaml --restart 'exit 7'; status 1 "a restart that fails"; err_has "'exit 7' ended with status 7" "a restart that fails: its status"
     err_has 'The earlier nodes are back' "a restart that fails: what became of it"; unchanged "a restart that fails"
@@ -120,7 +120,7 @@ on scancel "$job"; until_true job_over "$job"
 apply less.yaml --restart ./restart.sh; status 0 "nodes go when the job has ended" || cat err
 out_has 'remove node ' "nodes go: they are named"
 on sinfo -h -N -o %N; is "$(sort -u out | paste -sd' ')" "trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3" "nodes go: Slurm has three"
-apply cluster.yaml --restart ./restart.sh; status 0 "and four again" || cat err
+apply cluster.yaml --restart ./restart.sh; status 0 "apply with --restart brings four nodes again" || cat err
 
 # ---- killed at any moment: the file is the one or the other, and the next apply ends it
 one=$(cat "$etc/tern-nodes.conf"); apply memory.yaml; other=$(cat "$etc/tern-nodes.conf"); whole=0 ended=0

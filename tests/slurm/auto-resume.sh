@@ -35,7 +35,7 @@ is "$(rows outcome off)" "fault,fault" "in a step with --auto-resume=0 tern rest
 batch job 'tern run job.yaml' --auto-resume=1
 has job.out "tern restarts this run (launch.restarts: 1): the job's --auto-resume is off for the ranks' srun"
 is "$(rows outcome job)" "fault,fault" "in a job with the option tern restarts"
-! grep -q 'a rank is resumed' job.out; ok $? "and its ranks' srun does not have the option"
+! grep -q 'a rank is resumed' job.out; ok $? "the ranks' srun does not have --auto-resume"
 is "$(grep -c 'a rank runs' job.out)" 2 "each attempt starts the ranks once"
 batch inner 'srun -N1 -n1 tern run inner.yaml' --auto-resume=1
 is "$(rows outcome inner)" "fault" "a step inherits the job's option: tern makes one attempt"

@@ -38,13 +38,13 @@ suspended() {
     passed() { [ "$(tern_cluster exec -w $n $CLUSTER -- sh -c 'wc -l </tmp/steps')" -gt 10 ]; } # in several of its turns
     until_true passed
     stays; ok $? "$who: on a slow node a job that Slurm has suspended does not run"
-    mended slow; stays; ok $? "$who: nor when the node is mended"
-    broken freeze; mended freeze; stays; ok $? "$who: nor after a freeze"
+    mended slow; stays; ok $? "$who: a suspended job does not run when the node is mended"
+    broken freeze; mended freeze; stays; ok $? "$who: a suspended job does not run after a freeze"
     broken slow
     on_head scontrol resume "$job"; status 0
     until_true eval '! stays'; ok $? "$who: Slurm resumes a job on a slow node"
     mended slow
-    a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/held); until_true eval '! stays'; ok $? "$who: and it goes on when the node is mended"
+    a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/held); until_true eval '! stays'; ok $? "$who: a resumed job goes on when the node is mended"
     on_head scancel "$job"; at sh -c 'kill $(cat /tmp/other)'
     until_true eval '[ -z "$(tern_cluster exec $CLUSTER -- squeue -h)" ]'
 }
@@ -67,7 +67,7 @@ troubles() {
     ok $((stopped < 3)) "$who: processes of a slow node are seen stopped again and again"
     a=$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/steps)
     goes_on() { [ "$(tern_cluster exec -w $n $CLUSTER -- cat /tmp/steps)" != "$a" ]; }
-    until_true goes_on; ok $? "$who: and go on in between"
+    until_true goes_on; ok $? "$who: processes of a slow node go on in between"
     at sh -c 'kill $(cat /tmp/pid)'
     mended slow
 
@@ -76,7 +76,7 @@ troubles() {
     port 30; ok $? "$who: slurmd's port answers the head"
     broken partition
     ! port 2; ok $? "$who: nothing reaches a node behind a partition"
-    at timeout 2 bash -c 'exec 3<>/dev/tcp/10.200.0.1/6817'; [ $rc = 124 ]; ok $? "$who: and it reaches nothing; no error tells it" || cat err
+    at timeout 2 bash -c 'exec 3<>/dev/tcp/10.200.0.1/6817'; [ $rc = 124 ]; ok $? "$who: a node behind a partition reaches nothing, without an error" || cat err
     mended partition
     broken one-way
     ! port 2; ok $? "$who: one-way: nothing reaches the node"
@@ -103,7 +103,7 @@ kept" ]; ok $? "$who: read-only: files can be read"
     mended read-only
     at sh -c 'echo x >/tmp/new && echo x >/fsx/new'; status 0 "$who: both can be written again"
     at sh -c 'echo >/dev/shm/go'; until_true told
-    at cat /dev/shm/told; out_has wrote "$who: and by a process that came while they were read-only"
+    at cat /dev/shm/told; out_has wrote "$who: a process that came while they were read-only writes again"
 
     at sh -c 'exec 3>/fsx/open; (sleep 600; :) >/dev/null 2>&1 &' # its mount is busy: there will be a second one
     broken read-only
@@ -144,7 +144,7 @@ kept" ]; ok $? "$who: read-only: files can be read"
     run tern_cluster break $n -c $CLUSTER --how partition; status 0 "$who: a power cut ends what befell the node"
     run tern_cluster node $n -c $CLUSTER --power off; run tern_cluster node $n -c $CLUSTER --power on; works "a power cut during a partition"
     broken slow; run tern_cluster down $CLUSTER; status 0 "$who: a broken cluster goes down"
-    ! ps ax -o comm | grep -q '^tern-brake$'; ok $? "$who: and nothing of it is left"
+    ! ps ax -o comm | grep -q '^tern-brake$'; ok $? "$who: a broken cluster leaves no process"
 }
 tap_cleanup=cluster_down
 troubles
@@ -170,7 +170,7 @@ supervisor=$(tern_cluster list | awk -v n=$CLUSTER '$1 == n { print $(NF - 1) }'
 kill -STOP "$supervisor"
 tern_cluster node $n -c $CLUSTER --power off >busy.out 2>busy.err & waits=$!
 until_true grep -q 'the supervisor is busy' busy.err; ok $? "a command tells that the supervisor is busy" || cat busy.err
-kill -CONT "$supervisor"; wait $waits; ok $? "and succeeds when it is not any more" || cat busy.err
+kill -CONT "$supervisor"; wait $waits; ok $? "the command succeeds when the supervisor is busy no more" || cat busy.err
 at true; status 2; err_has "$n is off" "what it asked for is done"
 run tern_cluster down $CLUSTER
 sed -i 's/MaxCount: 2/MaxCount: 9/' cluster.yaml

@@ -34,7 +34,7 @@ pmix_ranks() { # RANKS-A-NODE WANTED WHO
     [ "$(sort -n out | tr '\n' ' ')" = "$2" ]; ok $? "$3: PMIx ranks" || cat err
 }
 namespaces() { # WHO
-    run tern_cluster up "$template"; status 0 "$1: up"
+    run tern_cluster up "$template"; status 0 "$1: tern cluster up ends well"
     sed -n 's/^trn1-4: /# /p' out
     shares() { tr '\n' ' ' <out | grep -o 'All nodes share .*'; }
     is "$(shares | sed "s/own), .*and this/own), and this/")" "All nodes share /fsx (the cluster's own), and this machine's other folders. Each node has its own /tmp, /run, /dev and /dev/shm. " "$1: up says what the nodes share" || cat out
@@ -80,7 +80,7 @@ namespaces() { # WHO
 
     run tern_cluster up "$template"; status 2 "$1: a second up is refused"
     err_has 'is up already'
-    on true; status 0 "$1: and does no harm"
+    on true; status 0 "$1: a second up does no harm"
 
     run tern_cluster node trn1-st-trn1-4 --power off; status 0 "$1: power off"
     run tern_cluster exec -w trn1-st-trn1-4 trn1-4 -- true; status 2
@@ -93,7 +93,7 @@ namespaces() { # WHO
 
     pid=$(supervisor trn1-4) ns=$(readlink "/proc/$pid/ns/pid")
     start=$(date +%s%N)
-    run tern_cluster down; status 0 "$1: down"
+    run tern_cluster down; status 0 "$1: tern cluster down ends well"
     bound $((($(date +%s%N) - start) / 1000000)) 5000 "$1: milliseconds that down takes"
     [ -n "$ns" ] && [ -z "$(left "$ns" "$TERN_CLUSTER_HOME")" ] && [ -z "$(ls "$TERN_CLUSTER_HOME")" ]
     ok $? "$1: down leaves no process, link, mount or folder" || left "$ns" "$TERN_CLUSTER_HOME"
@@ -102,7 +102,7 @@ namespaces() { # WHO
     run tern_cluster up "$template"; status 0 "$1: up again"
     kill -9 "$(supervisor trn1-4)"
     until_true is_dead; ok $? "$1: a cluster whose supervisor was killed is dead"
-    run tern_cluster up "$template"; status 0 "$1: and up again over what it left"
+    run tern_cluster up "$template"; status 0 "$1: a dead cluster comes up again over its own remains"
     run tern_cluster down; status 0
 
     run tern_cluster up "$template"; status 0
@@ -137,7 +137,7 @@ plain_dead() { # WHO WHAT
     if [ "$2" = up ]; then run tern_cluster up --mode plain "$template"; else run tern_cluster down trn1-4; fi
     status 0 "$1, plain: $2 after that"
     ! pgrep -f "sleep $nap" >/dev/null; ok $? "$1, plain: $2 of a cluster that is dead ends its jobs" || pgrep -af "sleep $nap"
-    kill $shell; wait $shell; [ $? = 143 ]; ok $? "$1, plain: and no shell of the user's"
+    kill $shell; wait $shell; [ $? = 143 ]; ok $? "$1, plain: the user's own shell is left alone"
 }
 is_dead() { tern_cluster list 2>/dev/null | grep -q dead; }
 
@@ -151,7 +151,7 @@ plain() { # WHO
     on srun -N4 sh -c 'echo $SLURMD_NODENAME'
     [ "$(sort -u out | wc -l)" = 4 ]; ok $? "$1, plain: srun on four nodes" || cat err
     pmix_ranks 1 '0 1 2 3 ' "$1, plain"
-    nap=$((100000 + $$)) # a number of seconds that nobody else sleeps
+    nap=$((100000 + $$)) # a number of seconds that no other process sleeps
     printf '#!/bin/sh\nsrun -N4 sleep %d\n' $nap >sleep.sh
     on sbatch -N4 -o /dev/null sleep.sh; status 0
     all_sleep() { [ "$(pgrep -x sleep -a | grep -c $nap)" = 4 ]; }
@@ -195,7 +195,7 @@ refused() {
         status 1 'user, refused: this Slurm cannot do without'; kill $holder; return
     fi
     status 0 'user, refused: up falls back to plain mode'
-    err_has 'plain mode (cannot make namespaces' 'user, refused: and says so'
+    err_has 'plain mode (cannot make namespaces' 'user, refused: up says that it is in plain mode'
     on srun -N4 true; status 0 'user, refused: srun'
     run tern_cluster down; status 0 'user, refused: down'
     kill $holder
@@ -221,7 +221,7 @@ L
         run tern cluster $what "$([ $what = up ] && echo "$template" || echo trn1-4)"; status 2 "root, what is left of another user's: $what"; one_line
     done
     [ -e "$TERN_CLUSTER_HOME/trn1-4/etc/slurm.conf" ]; ok $? "root, what is left of another user's: all of it is there"
-    run tern_cluster down trn1-4; status 0 "user: removes it"
+    run tern_cluster down trn1-4; status 0 "user: tern cluster down removes what another user left"
     mkdir "$TERN_CLUSTER_HOME/bent"; chown $uid "$TERN_CLUSTER_HOME/bent"
     run tern cluster exec bent -- id; status 2 "root, a folder that is no cluster of its"
     rmdir "$TERN_CLUSTER_HOME/bent"

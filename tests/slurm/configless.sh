@@ -25,9 +25,9 @@ login env SLURM_CONF_SERVER="$server" sinfo -h
 [ $rc = 0 ] || skip_all "sinfo cannot either: $(cat err)"
 
 login tern cluster doctor
-status 1 "a command that asks Slurm"; err_has 'no Slurm configuration here' "is told"
+status 1 "a command that asks Slurm"; err_has 'no Slurm configuration here' "tern cluster doctor without a configuration says so"
 login env SLURM_CONF_SERVER="$server" tern cluster doctor --json --timeout 30
 out_has '"conf-' "with it, it tells of Slurm's configuration"; [ -z "$(grep 'no Slurm configuration' err)" ]; ok $? "with SLURM_CONF_SERVER doctor misses no configuration" || cat err
 login env SLURM_CONF_SERVER=127.0.0.1:1 tern cluster doctor
-status 75 "a controller that does not answer"; err_has 'no Slurm configuration from SLURM_CONF_SERVER (127.0.0.1:1)' "is told"
+status 75 "a controller that does not answer"; err_has 'no Slurm configuration from SLURM_CONF_SERVER (127.0.0.1:1)' "tern cluster doctor without an answer names the controller"
 tap_done

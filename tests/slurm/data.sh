@@ -29,7 +29,7 @@ on srun -N2 -n4 --overlap tern data build -t "$T" --share-size 1M -o x.tds $file
 sed '30000s/"text"/"tex"/' text.jsonl >bad.jsonl
 on srun -N2 -n4 --overlap tern data build -t "$T" --share-size 1M -o x.tds text.jsonl bad.jsonl
 status 2 "a bad line fails the step"
-is "$(grep -c 'bad.jsonl:' err)" 1 "a bad line is told by one task" || cat err
+is "$(grep -c 'bad.jsonl:' err)" 1 "one task reports a bad line" || cat err
 [ ! -e x.tds ]; ok $? "a bad line: no set"
 rm -rf x.tds.parts
 

@@ -25,6 +25,6 @@ out_has "800 BPE pieces that were made before" "the demo says whose tokenizer it
 grep -qE '^domain +[0-9]+ +[0-9.]+ +[0-9.]+' out; ok $? "the demo prints the domain's perplexity before and after" || tail -n 60 out
 grep -qE ' cpt +done ' out; ok $? "the ledger lists the second job's run as done" || tail -n 60 out
 demo --clean "$WORK/demo"
-status 0 "demo --clean"
+status 0 "demo --clean ends well"
 [ ! -e demo ]; ok $? "demo --clean leaves nothing"
 tap_done

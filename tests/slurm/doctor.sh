@@ -33,7 +33,7 @@ S
 on bash stop.sh; out_has 'ended 1' "stopped by a signal"; has err 'stopped by a signal'
 on ls -A /fsx/ledger; [ ! -s out ]; ok $? "a stopped doctor leaves nothing on the shared storage" || cat out
 until_true queue_empty; ok $? "a stopped doctor leaves no job in the queue"
-doctor -w 'trn1-st-trn1-[1,3]'; out_has '2 of 2 nodes answered' "--node"
+doctor -w 'trn1-st-trn1-[1,3]'; out_has '2 of 2 nodes answered' "--node checks the named nodes"
 doctor -w none-1; status 2; err_has "no node 'none-1'"; one_line
 
 # ---- the plugin
@@ -120,11 +120,11 @@ on scontrol update nodename=trn1-st-trn1-3 state=resume
 rested() { [ "$(tern cluster exec $CLUSTER -- sinfo -h -N -o %t | sort -u)" = idle ]; }
 until_true rested
 clean "nodes"
-for t in 0 -5 1e300 nan; do doctor --timeout $t; status 2 "--timeout $t"; done
+for t in 0 -5 1e300 nan; do doctor --timeout $t; status 2 "doctor refuses --timeout $t"; done
 on salloc -N2 tern cluster doctor; status 0 "doctor inside a job"; out_has '2 of 2 nodes answered'
 run tern cluster node trn1-st-trn1-3 -c $CLUSTER --power off
 before=$SECONDS; on timeout 300 tern cluster doctor --timeout 20; [ $rc != 124 ]; ok $? "a node without power: an answer"
 bound $((SECONDS - before)) 40 "a node without power: seconds until the answer"
 grep -qE '^(error +node-answer|warning +node-state) +trn1-st-trn1-3$' out && out_has '3 of'; ok $? "a node without power is named" || cat out
-run env SLURM_CONF=/nonexistent tern cluster doctor; status 1 "no Slurm"; err_has 'SLURM_CONF'; one_line
+run env SLURM_CONF=/nonexistent tern cluster doctor; status 1 "doctor without Slurm is an error"; err_has 'SLURM_CONF'; one_line
 tap_done

@@ -12,13 +12,13 @@ n=trn1-dy-trn1
 nodes() { tern cluster exec $CLUSTER -- sinfo -h -N -o '%N %t' | sort | sed "s/^$n-//" | tr '\n' ',' ; }
 nodes_are() { [ "$(nodes)" = "$1" ]; }
 cluster_up
-has up '0 nodes idle' "a layout without static nodes comes up"; has up '3 more start when a job wants them' "and says what is to come"
+has up '0 nodes idle' "a layout without static nodes comes up"; has up '3 more start when a job wants them' "cluster up says how many nodes start on demand"
 is "$(nodes)" '1 idle~,2 idle~,3 idle~,' "dynamic nodes are off"
 run tern cluster exec -w $n-1 $CLUSTER -- true; status 2 "a node that is off cannot be entered"
 
 # ---- a job wants them
 on srun -N2 hostname; status 0 "srun waits until its nodes have booted"
-is "$(sort out | paste -sd,)" "$n-1,$n-2" "and runs on them"
+is "$(sort out | paste -sd,)" "$n-1,$n-2" "srun runs on the nodes that have booted"
 off() { nodes_are '1 idle,2 idle,3 idle~,'; }
 until_true off; ok $? "nodes that no job wants stay off" || nodes
 tiny_make || exit 1
@@ -32,16 +32,16 @@ is_down() { tern cluster exec $CLUSTER -- sinfo -h -N -n $n-3 -o %t | grep -q 'd
 until_true is_down; ok $? "a reclaimed node does not answer" || nodes
 run tern cluster mend $n-3 -c $CLUSTER; status 0
 all_idle() { nodes_are '1 idle,2 idle,3 idle,'; }
-until_true all_idle; ok $? "and is back when it is mended" || nodes
+until_true all_idle; ok $? "a mended node is idle again" || nodes
 tern cluster exec $CLUSTER -- scontrol update nodename=$n-3 state=power_down_force
 until_true off; ok $? "an admin switches a node off" || nodes
 run tern cluster break $n-3 -c $CLUSTER --how no-capacity; status 0
 submit -N3 --exclusive --ntasks-per-node=1 -o three.out --wrap 'srun hostname && exec tern run run.yaml --set batch.global=6 --set name=late --set checkpoint.dir=late'
 refused() { tern cluster exec $CLUSTER -- sinfo -h -N -n $n-3 -o '%t %E' | grep -q '^down. (Code:InsufficientInstanceCapacity)Failure when resuming nodes'; }
 until_true refused; ok $? "a node that cannot be had is down, with ParallelCluster's reason" || nodes
-until_true is_pending; ok $? "its job waits again" || job_state "$job"
+until_true is_pending; ok $? "the job of a node that cannot be had waits again" || job_state "$job"
 tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -q "AdminComment=tern: $n-3: (Code:InsufficientInstanceCapacity)Failure when resuming nodes, 2"
-ok $? "and the job says why, in its AdminComment" || tern cluster exec $CLUSTER -- scontrol show job "$job"
+ok $? "the job's AdminComment has the reason" || tern cluster exec $CLUSTER -- scontrol show job "$job"
 id=$job; submit -N2 -o two.out --wrap 'srun hostname'; done_two() { [ "$(job_state "$job")" = COMPLETED ]; }; until_true done_two; is "$(sort two.out | paste -sd,)" "$n-1,$n-2" "a smaller job gets what is there"
 job=$id
 run tern cluster mend $n-3 -c $CLUSTER; status 0 "capacity is there again"
@@ -56,7 +56,7 @@ if long; then # the back-off's end meets a node that is at work again
     submit -N1 -w $n-3 -o again.out --wrap 'srun sleep 40'; until_true refused
     run tern cluster mend $n-3 -c $CLUSTER; run tern cluster node $n-3 -c $CLUSTER --power on
     start_again; await_job 4; is "$(job_state "$job")" COMPLETED "a job on a node that came back early is left alone" || nodes
-    is "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -o 'Restarts=[0-9]*')" Restarts=1 "and is not started again"
+    is "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -o 'Restarts=[0-9]*')" Restarts=1 "the job on a node that came back is not started again"
 fi
 # Slurm counts in whole seconds, and takes a node that boots in the second in which it is asked for as
 # one that has not booted yet, if slurmd's count of seconds is ahead.
@@ -86,8 +86,8 @@ has up '1 nodes idle' "virtual.dynamic: a node is there from the beginning"
 on srun -N2 hostname; status 0
 again_off() { nodes_are '1 idle,2 idle~,3 idle~,'; }
 until_true again_off; ok $? "an idle node is switched off, one that was there from the beginning is not" || nodes
-run tern cluster exec -w $n-2 $CLUSTER -- true; status 2 "it is really off"
-on srun -N2 hostname; status 0 "and boots again for the next job"
+run tern cluster exec -w $n-2 $CLUSTER -- true; status 2 "an idle node that was switched off cannot be reached"
+on srun -N2 hostname; status 0 "a node that was off boots again for the next job"
 cluster_down
 sed -i 's/ScaledownIdletime:.*/ScaledownIdletime: -1/' cluster.yaml; rm cluster.tern.yaml
 cluster_up; on scontrol show config; grep -q 'SuspendTime *= INFINITE' out; ok $? "ScaledownIdletime: -1 switches nothing off"; cluster_down

@@ -16,7 +16,7 @@ inst() {
 }
 
 on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "before it there is no --tern"
-inst install; status 0 "make install"; out_has "scontrol show config"; out_has 'wrote   /etc/slurm/plugstack.conf.d/tern.conf'
+inst install; status 0 "make install ends well"; out_has "scontrol show config"; out_has 'wrote   /etc/slurm/plugstack.conf.d/tern.conf'
 has "$etc/plugstack.conf.d/tern.conf" "optional $WORK/pre/lib/slurm/tern_spank-${version%.*}.so tern=$WORK/pre/bin/tern"
 on sbatch --tern=bad.yaml --wrap true; [ $rc != 0 ]; ok $? "after it --tern refuses"; err_has "bad.yaml:3: ledgr"
 on "$WORK/pre/bin/tern" cluster doctor -l /fsx/ledger; status 0 "the doctor finds nothing wrong with it"
@@ -28,7 +28,7 @@ until_true job_over "$job"
 has good.out "marker $job.batch"; has good.out "step $job.0" "the job's later step has its marker too"
 [ "$(job_state "$job")" = COMPLETED ]; ok $? "the job after an install ends well"
 on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "no node drained" || cat out
-inst uninstall; status 0 "make uninstall"; out_has 'removed /etc/slurm/plugstack.conf.d/tern.conf'
+inst uninstall; status 0 "make uninstall ends well"; out_has 'removed /etc/slurm/plugstack.conf.d/tern.conf'
 [ ! -e pre ] && [ ! -e "$etc/plugstack.conf.d" ]; ok $? "nothing of it is left"
 on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "--tern is gone"
 on srun --mpi=none -N4 true; status 0 "jobs run after an uninstall"

@@ -12,6 +12,6 @@ is "$(sort out | tail -1)" trn1-st-trn1-4 "on each of them"
 run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power off
 run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power on; status 0 "a node goes off and on"
 on srun -N4 hostname; status 0 "the cluster runs a step again"
-run tern cluster down $CLUSTER; status 0 "down"
+run tern cluster down $CLUSTER; status 0 "tern cluster down ends well"
 run tern cluster list; ! grep -q "$CLUSTER.*up" out; ok $? "the cluster is not listed as up any more"
 tap_done

@@ -39,7 +39,7 @@ over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "a
 
 # An admin's requeue: what the ranks have is kept, and the job goes on with it.
 submit --time=30 --exclusive --open-mode=append -N1 -o again.out --requeue --wrap "exec tern run long.yaml --set name=again --set checkpoint.dir=again"
-in_minutes grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue"
+in_minutes grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue ends well"
 pending; start_again; in_minutes sh -c "sed '1,/attempt 2/d' again.out | grep -q 'step '"
 ok $? "a job that an admin queued again trains again" || cat again.out
 on scancel --signal=USR1 --batch "$job"; over "queued again by an admin"

@@ -33,7 +33,7 @@ is "$(three)" "time_limit 76|time_limit|time_limit" "the cause is the time limit
 is "$(job_state "$any")" PENDING "what waits for the end (afterany) waits on"
 for job in "$steps" "${array}_3" "$groups"; do start_again; done
 for run in steps array groups; do until_true grep -q 'attempt 2: .*from step' $run.out; ok $? "$run: it goes on from its checkpoint" || tail -5 $run.out; done
-on scancel "$steps" "$array" "$groups"; until_true test -s any.out; has any.out any "and runs after the last attempt"
+on scancel "$steps" "$array" "$groups"; until_true test -s any.out; has any.out any "a job that waits runs after the last attempt"
 until_true queue_empty
 
 # ---- a workload that knows nothing of the signal

@@ -21,7 +21,7 @@ job wide -N4; over
 is "$(grep -c '^rank [0-9]* line [1-5]$' wide.out)" 160 "the job's output is as without tern-task"
 run tern logs -j "$job"; status 0
 is "$(grep -c ' o rank ' out)" 160 "the logs have all of it"
-is "$(grep -c ' e to stderr' out)" 32 "stderr too"
+is "$(grep -c ' e to stderr' out)" 32 "the logs have stderr, too"
 cut -c1-29 out | sort -c; ok $? "tern logs shows lines in order of time"
 run tern logs wide --node trn1-st-trn1-2 --no-time --grep 'line 1$'
 is "$(awk '{print $1}' out | sort -n | tr '\n' ' ')" "8 9 10 11 12 13 14 15 " "--node: the ranks of one node"

@@ -31,7 +31,7 @@ has mpi.log "phase: mpi" "ranks that srun starts meet by MPI"
 ! grep -q 'phase: pmix' mpi.log; ok $? "no rank meets the others by PMIx"
 train mpirun launch.fabric=mpi launch.with=mpirun
 has mpirun.log "phase: mpi" "those that mpirun starts too"
-[ "$(wc -l <ofi.curve)" = 8 ]; ok $? "eight losses"
+[ "$(wc -l <ofi.curve)" = 8 ]; ok $? "MPI's run records eight losses"
 for name in mpi mpirun; do
     cmp -s ofi.curve $name.curve && cmp -s ofi.digests $name.digests
     ok $? "$name: losses and weights are those of libfabric, bit for bit" || paste ofi.curve $name.curve

@@ -24,7 +24,7 @@ before=$(carried)
 submit -N2 --exclusive --ntasks-per-node=1 -o run.out --wrap 'exec tern run run.yaml'
 await_job; is "$(job_state "$job")" COMPLETED "a run of ranks with two rails trains" || tail -20 run.out
 after=$(carried)
-[ $((after - before)) -gt 2000 ]; ok $? "and uses the second one, too" || echo "# $before, $after bytes"
+[ $((after - before)) -gt 2000 ]; ok $? "ranks use the second network, too" || echo "# $before, $after bytes"
 submit -N2 --exclusive --ntasks-per-node=1 -o one.out --wrap 'TERN_FABRIC_RAILS=eth1 exec tern run run.yaml --set name=one --set checkpoint.dir=one'
 await_job; is "$(job_state "$job")" COMPLETED "TERN_FABRIC_RAILS=eth1: a run over the second network alone trains" || tail -20 one.out
 [ $(($(carried) - after)) -gt 2000 ]; ok $? "which carries its messages"; echo "# bytes on eth1: $before, $after, $(carried)"

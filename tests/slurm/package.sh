@@ -6,13 +6,13 @@ by_make() { run env -u MAKEFLAGS -u SANITIZE make -C "$ROOT" -s O="$WORK/o" "$@"
 version=$(tern --version | cut -d' ' -f2)
 ball=o/dist/tern-$version.tar.gz
 
-by_make dist; status 0 "make dist"; out_has "wrote   $WORK/$ball"
+by_make dist; status 0 "make dist ends well"; out_has "wrote   $WORK/$ball"
 has o/dist/package.py "version(\"$version\", sha256=\"$(sha256sum <$ball | cut -d' ' -f1)\")" "Spack's recipe is of that tarball"
 if command -v python3 >/dev/null; then run python3 -m py_compile o/dist/package.py; status 0 "Spack's recipe compiles as Python"; else skip "no python3"; fi
 tar -tzf $ball | grep -v '/$' | sed "s,^tern-$version/,," | LC_ALL=C sort >in
 if [ -e "$ROOT/.git" ] && git -C "$ROOT" ls-files >/dev/null 2>&1; then
     git -C "$ROOT" ls-files | LC_ALL=C sort | cmp - in; ok $? "what git has, and nothing else"
-    cp $ball first; by_make dist; cmp first $ball; ok $? "the same bytes twice"
+    cp $ball first; by_make dist; cmp first $ball; ok $? "make dist gives the same bytes twice"
 fi
 tar -xzf $ball
 run env -u MAKEFLAGS -u SANITIZE make -C "tern-$version" -s O="$WORK/o2" dist; status 0 "make dist in a tarball's tree"
@@ -23,28 +23,28 @@ long || tap_done
 
 # ---- rpm: no system that has it is here, so it is made and unpacked
 if command -v rpmbuild >/dev/null; then
-    by_make rpm; status 0 "make rpm" || tail -n 20 o/dist/rpm/log
+    by_make rpm; status 0 "make rpm ends well" || tail -n 20 o/dist/rpm/log
     release=$(sed -n 's/^%global release_of_slurm //p' o/dist/rpm/tern.spec)
     for p in tern- tern-slurm-plugin-"$release"- tern-doc-; do
-        ls o/dist/$p"$version"-1*.rpm >/dev/null; ok $? "$p$version"
+        ls o/dist/$p"$version"-1*.rpm >/dev/null; ok $? "make rpm makes packages of $version"
     done
     rpm -qp --provides o/dist/tern-slurm-plugin-*.rpm | grep -q '^tern-slurm-plugin = '; ok $? "the plugin's package says what it is"
-    mkdir rpms; run rpm --root "$WORK/rpms" --initdb; run rpm --root "$WORK/rpms" -i --nodeps o/dist/*.rpm; status 0 "rpm -i"
+    mkdir rpms; run rpm --root "$WORK/rpms" --initdb; run rpm --root "$WORK/rpms" -i --nodeps o/dist/*.rpm; status 0 "rpm installs the packages"
     is "$(rpms/usr/bin/tern --version)" "tern $version" "its programs run"
     [ -e rpms/usr/lib/slurm/tern_spank-"$release".so ] && [ -e rpms/etc/slurm/plugstack.conf.d/tern.conf ]; ok $? "the plugin and its line"
-    run rpm --root "$WORK/rpms" -e --nodeps tern tern-doc tern-slurm-plugin-"$release"; status 0 "rpm -e"
-    [ -z "$(find rpms -path '*/var/lib' -prune -o -name '*tern*' -print)" ]; ok $? "leaves nothing" || find rpms -name '*tern*'
+    run rpm --root "$WORK/rpms" -e --nodeps tern tern-doc tern-slurm-plugin-"$release"; status 0 "rpm removes the packages"
+    [ -z "$(find rpms -path '*/var/lib' -prune -o -name '*tern*' -print)" ]; ok $? "rpm -e leaves no file" || find rpms -name '*tern*'
 else
     skip "rpmbuild is not installed"
 fi
 
 # ---- deb
 command -v dh >/dev/null && command -v dpkg-buildpackage >/dev/null || { skip "debhelper is not installed"; tap_done; }
-by_make deb; status 0 "make deb"; [ $rc = 0 ] || { tail -n 30 o/dist/deb/log; tap_done; }
+by_make deb; status 0 "make deb ends well"; [ $rc = 0 ] || { tail -n 30 o/dist/deb/log; tap_done; }
 release=$(ls o/dist/tern-slurm-plugin-*.deb | sed 's/.*plugin-\([0-9.]*\)_.*/\1/')
 mkdir debs newer
 cp o/dist/*.deb debs/
-is "$(ls debs | sed 's/_.*//' | LC_ALL=C sort | paste -sd' ')" "tern tern-doc tern-slurm-plugin-$release" "three packages"
+is "$(ls debs | sed 's/_.*//' | LC_ALL=C sort | paste -sd' ')" "tern tern-doc tern-slurm-plugin-$release" "make deb makes three packages"
 for p in debs/*.deb; do
     rm -rf open; dpkg-deb -R "$p" open
     sed -i "s/$version/$version+1/" open/DEBIAN/control; dpkg-deb -b open newer/"${p##*/}" >/dev/null

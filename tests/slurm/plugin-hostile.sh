@@ -35,7 +35,7 @@ mkdir "dir$esc"; cp good.yaml "dir$esc/"
 [ $rc != 0 ] && calm; ok $? "the current folder's name is printed without control characters"
 mkfifo fifo; s=$(date +%s); on timeout 300 sbatch --tern=fifo --wrap true
 [ $rc != 0 ] && [ $rc != 124 ]; ok $? "a pipe without a writer is refused as a recipe" || cat err
-bound $(($(date +%s) - s)) 29 "a pipe that nobody writes: seconds until it is told"
+bound $(($(date +%s) - s)) 29 "a pipe without a writer: seconds until the error"
 on sbatch --tern=/dev/zero --wrap true; [ $rc != 0 ]; ok $? "/dev/zero is refused as a recipe"
 queue_empty && well; ok $? "refused recipes run and queue nothing"
 

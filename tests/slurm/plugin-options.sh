@@ -68,7 +68,7 @@ for export in NONE $(long && echo ALL); do
     start_again
     until_true [ -e over ]; until_true job_over "$job"
     [ "$(grep -c '^batch deep 7 cpu$' show.out)" = 2 ]; ok $? "--export=$export: batch script, last value of a repeated option, again after a requeue" || cat show.out
-    [ "$(grep -c '^step deep 7 cpu$' show.out)" = 4 ]; ok $? "--export=$export: steps" || cat show.out
+    [ "$(grep -c '^step deep 7 cpu$' show.out)" = 4 ]; ok $? "--export=$export: steps get the options, too" || cat show.out
     [ "$(grep -c '^other deep 3 cpu$' show.out)" = 2 ]; ok $? "--export=$export: an option of the step wins" || cat show.out
 done
 on salloc -N2 --tern-health=off --tern-profile=cpu bash -c 'echo "shell $TERN_HEALTH $TERN_PROFILE"; srun --mpi=none sh -c "echo step \$TERN_HEALTH \$TERN_PROFILE \$P_ONE"'
@@ -109,7 +109,7 @@ for profile in $({ long || [ -n "${TERN_TEST_BOUNDS-}" ]; } && echo slow) sick w
     on timeout 300 srun --mpi=none -N2 --tern-profile=$profile touch ran
     [ $rc = 75 ] && [ ! -e ran ]; ok $? "profile '$profile': the task does not start, status 75" || { echo "# $rc"; cat err; }
     grep -q "tern: profile $profile" err; ok $? "and says why: $(grep -o "tern: profile.*" err | head -1)"
-    bound $(($(date +%s) - s)) 19 "profile '$profile': seconds until it is told"
+    bound $(($(date +%s) - s)) 19 "profile '$profile': seconds until the error"
 done
 err_has 'more than 65536 bytes' "a profile is bounded in size"
 cp kept "$conf"

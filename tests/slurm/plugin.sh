@@ -21,12 +21,12 @@ printf '#!/bin/bash\n#SBATCH --tern=bad.yaml\ntrue\n' >bad.sbatch
 for how in 'sbatch --tern=bad.yaml --wrap true' 'sbatch bad.sbatch' 'salloc --tern=bad.yaml true' \
     'srun --mpi=none --tern=bad.yaml true'; do
     on $how
-    [ $rc != 0 ]; ok $? "$how: refused"
+    [ $rc != 0 ]; ok $? "refused: $how"
     err_has 'tern: bad.yaml:3: ledgr: unknown key' "$how: with the recipe's line"
     queue_empty; ok $? "$how: nothing is queued"
 done
 on sbatch --tern=none.yaml --wrap true; [ $rc != 0 ]; ok $? "a recipe that is not there"; err_has 'none.yaml'
-on sbatch --tern= --wrap true; [ $rc != 0 ]; ok $? "no recipe"; err_has 'needs the path'
+on sbatch --tern= --wrap true; [ $rc != 0 ]; ok $? "sbatch refuses an empty --tern"; err_has 'needs the path'
 mkdir tiny; (cd tiny && tiny_make) >made 2>&1 || cat made
 sed 's/"vocab_size": 800/"vocab_size": 700/' tiny/model/config.json >tiny/small.json
 sed 's/"hidden_size": 32/"hidden_size": 32768/; s/"intermediate_size": 64/"intermediate_size": 131072/; s/"num_hidden_layers": 2/"num_hidden_layers": 200/' tiny/model/config.json >tiny/large.json
@@ -35,7 +35,7 @@ sed 's,{config: model/config.json.*,{config: large.json},' tiny/run.yaml >tiny/m
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2, pipeline: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >degrees.yaml
 on sbatch --test-only --tern=tiny/run.yaml --wrap true; status 0 "sbatch accepts a recipe of tern's own trainer"
 refuse() { # TEXT COMMAND...
-    on "${@:2}"; [ $rc != 0 ]; ok $? "${*:2}: refused"; err_has "$1"; queue_empty; ok $? "${*:2}: nothing is queued"
+    on "${@:2}"; [ $rc != 0 ]; ok $? "sbatch refuses ${*:2}"; err_has "$1"; queue_empty; ok $? "${*:2}: nothing is queued"
 }
 refuse "tokenised with 800 ids, but the model's vocabulary has 700" sbatch --tern=tiny/vocab.yaml --wrap true
 refuse 'and the largest node has' sbatch --tern=tiny/memory.yaml --wrap true
@@ -61,7 +61,7 @@ for flag in optional required; do
     step srun --mpi=none -N1 -n3 --tern=pairs.yaml
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun with tasks that the recipe's degrees do not divide: none starts"
     err_has 'pairs.yaml:4: parallel' "$flag: with the recipe's line"
-    until_true queue_empty; ok $? "$flag: and the allocation is given back" || tern cluster exec $CLUSTER -- squeue -a
+    until_true queue_empty; ok $? "$flag: the allocation is given back" || tern cluster exec $CLUSTER -- squeue -a
     het 2 600
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun A : B whose groups do not fit together is refused" || { cat err; ls; }
     err_has '3 tasks on 2 nodes: every node must have as many' "$flag: with what they are together"
@@ -125,7 +125,7 @@ on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is
 conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
 cp "$conf" kept
 echo 'optional /nowhere/tern_spank.so' >"$conf"
-on srun --mpi=none echo fine; status 0 "without the plugin jobs run"; out_has fine
+on srun --mpi=none echo fine; status 0 "jobs run without the plugin"; out_has fine
 on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "without the plugin --tern is no option"; err_has '--tern'
 cp kept "$conf"
 printf '#!/bin/bash\nexec env -u TERN_MARKER -u TERN_RECEIPT tern run\n' >norec.sbatch

@@ -32,7 +32,7 @@ sed "s/exec .*/& --explain tree.yaml/" job.sbatch >explain.sbatch
 name=tree; submit --exclusive -N4 -o tree.out explain.sbatch; over
 has tree.out "Nodes: of job $job, trn1.32xlarge" "--explain in a job"
 has tree.out "Switches crossed: 0, 4, 12 (the least); in the job's order 0, 12, 4." "tells what is gained"
-has tree.out "SLURM_HOSTFILE=HOSTS srun --ntasks=8" "and how"
+has tree.out "SLURM_HOSTFILE=HOSTS srun --ntasks=8" "explain has the command with the hosts' file"
 sed -i '$a launch: {mapping: block}' tree.yaml
 job tree -N4; over
 is "$(grep '^at' tree.out | sort -k2n | cut -d' ' -f3 | tr '\n' ,)" "1,1,2,2,3,3,4,4," "launch.mapping: block: the job's order"
@@ -136,7 +136,7 @@ run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- rm /dev/neuron3
 sed '/tern health/d' het-train.sbatch >het-only.sbatch
 submit --no-requeue -o het-train.out --tern=het-train.yaml het-only.sbatch; het_over
 has het-train.out 'trn1-st-trn1-4: node_bad: neuron' "a bad node of the second group is found before the launch"
-has het-train.out 'node_fail: 3 nodes are left of the 4' "and the launch is refused: groups have no reserve"
+has het-train.out 'node_fail: 3 nodes are left of the 4' "a launch with a bad node of a group is refused: groups have no reserve"
 run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- touch /dev/neuron3
 on tern health --mend trn1-st-trn1-4
 

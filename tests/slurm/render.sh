@@ -43,9 +43,9 @@ done
 
 # ---- ParallelCluster
 printf '{"Bucket": "b", "TernPackage": "s3://b/tern-%s.deb"}' "$version" >values.json
-run tern cluster render "$LAYOUT" --to pcluster --vars values.json -o p; status 0 "pcluster: rendered"
+run tern cluster render "$LAYOUT" --to pcluster --vars values.json -o p; status 0 "pcluster: tern cluster render ends well"
 arg=$(sed -n "s/^ *- '\(s3:.*deb\)'$/\1/p" p/cluster.yaml | head -n 1)
-is "$arg" "s3://b/tern-$version.deb" "pcluster: nodes are told of the package"
+is "$arg" "s3://b/tern-$version.deb" "pcluster: nodes get the package"
 node head head p/on-node-configured "$arg"; status 0 "pcluster: the head node installs tern" || cat err
 for n in 1 2 3 4; do node trn1-st-trn1-$n compute p/on-node-configured "$arg"; [ "$rc" = 0 ] || break; done
 status 0 "pcluster: every compute node does" || cat err
@@ -73,7 +73,7 @@ printf '#!/bin/bash\necho "systemctl $*" >>/tmp/calls\n' >bin/systemctl
 printf '#!/bin/bash\n' >bin/sleep
 chmod +x bin/*
 printf '{"Bucket": "b", "TernPackage": "s3://b/tern-%s.deb", "ExecutionRoleArn": "arn:aws:iam::123456789012:role/r", "SecurityGroup": "sg-1", "FileSystemDnsName": "fs-01234567.fsx.us-west-2.amazonaws.com", "FileSystemMountName": "abc"}' "$version" >values.json
-run tern cluster render "$LAYOUT" --to hyperpod --vars values.json -o h; status 0 "hyperpod: rendered"
+run tern cluster render "$LAYOUT" --to hyperpod --vars values.json -o h; status 0 "hyperpod: tern cluster render ends well"
 address() { tern cluster exec ${1:+--node "$1"} $CLUSTER -- hostname -I | tr -d ' \n'; }
 head=$(address)
 printf '{"InstanceGroups": [{"Name": "controller", "Instances": [{"CustomerIpAddress": "%s"}]}, {"Name": "trn1-trn1", "Instances": [{"CustomerIpAddress": "%s"}, {"CustomerIpAddress": "%s"}]}]}' \
@@ -94,12 +94,12 @@ is "$(grep -c 'mount -t lustre -o noatime,flock fs-01234567.fsx.us-west-2.amazon
 on_worker cat /tmp/system/etc/systemd/system/slurmd.service.d/tern.conf; has out "SLURMD_OPTIONS=--conf-server $head" "hyperpod: which asks the controller"
 on_worker /tmp/system/usr/bin/tern --version; is "$(cat out)" "tern $version" "hyperpod: tern is installed"
 created trn1-st-trn1-1; on_worker cat /tmp/system/etc/fstab; is "$(grep -c lustre out) $(head -n 1 out)" '1 old / ext4' "hyperpod: a second run adds nothing to fstab"
-created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of' "hyperpod: is told so"
-: >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it" "hyperpod: is told so, too"
+created trn1-st-trn1-3; status 1 "hyperpod: a node that is in no group"; err_has 'no instance of' "hyperpod: the error names the node without a group"
+: >slurm/etc/slurm.conf; created head; status 1 "hyperpod: a controller without its slurm.conf"; err_has "has not written it" "hyperpod: the error names the missing slurm.conf"
 
 # ---- Batch: instances, and containers on them
 printf '{"Bucket": "b", "InstanceProfileArn": "arn:aws:iam::123456789012:instance-profile/p", "SecurityGroup": "sg-1", "ImageRepository": "r/tern", "FileSystemDnsName": "fs-01234567.fsx.us-west-2.amazonaws.com", "FileSystemMountName": "abc"}' >values.json
-run tern cluster render "$LAYOUT" --to batch --vars values.json -o b; status 0 "batch: rendered"
+run tern cluster render "$LAYOUT" --to batch --vars values.json -o b; status 0 "batch: tern cluster render ends well"
 # EFA's installer, which makes the devices.
 mkdir -p aws-efa-installer
 printf '#!/bin/bash\nmkdir -p /tmp/system/dev/infiniband && touch /tmp/system/dev/infiniband/uverbs{0..7}\n' >aws-efa-installer/efa_installer.sh
@@ -118,6 +118,6 @@ contained() { run tern cluster exec --node "$1" $CLUSTER -- env "${@:2}" b/batch
 main=$(address trn1-st-trn1-1)
 contained trn1-st-trn1-1 AWS_BATCH_JOB_NODE_INDEX=0 AWS_BATCH_JOB_NUM_NODES=2; is "$(cat out)" "0/2 $main:41000" "batch: the main node finds its own address"
 contained trn1-st-trn1-2 AWS_BATCH_JOB_NODE_INDEX=1 AWS_BATCH_JOB_NUM_NODES=2 AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS="$main"
-is "$(cat out)" "1/2 $main:41000" "batch: another node is told the same one"
+is "$(cat out)" "1/2 $main:41000" "batch: another node gets the same address"
 run tern cluster exec --node trn1-st-trn1-2 $CLUSTER -- b/batch-node sh -c 'exit 75'; status 75 "batch: the command's status is the container's"
 tap_done

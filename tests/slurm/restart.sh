@@ -55,7 +55,7 @@ one='[ "$SLURM_PROCID" = 1 ] || { : >begun; exec sleep 600; }; until [ -e begun 
 rm -f begun; recipe oneexit "$one" 'restarts: 3'
 job oneexit -N2; over
 is "$(rows 'outcome, exit_code' oneexit)" "failed 1" "an exit status of one rank counts, not the end that srun gave the other: it has failed, once"
-has oneexit.out 'rank 1 ended with status 1' "and the rank is named"
+has oneexit.out 'rank 1 ended with status 1' "the message names the rank with status 1"
 rm -f begun; recipe onecompile true 'restarts: 3'
 printf '%s\n' "$one" >compile.sh
 sed -i "s|^workload: {|&precompile: {command: [bash, $WORK/compile.sh], cache: cache}, |" onecompile.yaml
@@ -72,7 +72,7 @@ job few -N1 --tern-restarts=1; over
 is "$(rows outcome few)" "killed,killed" "--tern-restarts=1: one more attempt"
 has few.out 'no restart is left of 1'
 job few -N1 --tern-restarts=0; over
-is "$(rows outcome few | tr -d ,)" "killedkilledkilled" "--tern-restarts=0: none"
+is "$(rows outcome few | tr -d ,)" "killedkilledkilled" "--tern-restarts=0: the job is not tried again"
 # The supervisor is lost with its node, and Slurm queues the job again by itself.
 cat >lost.sbatch <<'S'
 #!/bin/bash

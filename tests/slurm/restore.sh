@@ -33,6 +33,6 @@ ended() { [ "$(rows 'outcome, exit_code' tiny)" = "done 0,time_limit 76" ]; }
 until_true ended; is "$(rows 'outcome, exit_code' tiny)" "done 0,time_limit 76" "the attempt's cause is the time limit"
 touch answers; start_again
 await_job; ok $? "the job ends" || tail -5 job.out
-grep -q 'attempt 3: .*from step 3' job.out; ok $? "it goes on from the copy" || tail -5 job.out
-is "$(rows outcome tiny)" "done,time_limit,done" "and comes to its end"
+grep -q 'attempt 3: .*from step 3' job.out; ok $? "a restored run goes on from the copy" || tail -5 job.out
+is "$(rows outcome tiny)" "done,time_limit,done" "a restored run comes to its end"
 tap_done

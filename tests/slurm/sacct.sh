@@ -48,7 +48,7 @@ tern cluster exec $CLUSTER -- env MYSQL_UNIX_PORT="$WORK/db.sock" slurmdbd >dbd.
 } >>"$etc/slurm.conf"
 name=$(sed -n 's/^ClusterName=//p' "$etc/slurm.conf")
 answers() { tern cluster exec $CLUSTER -- sacctmgr -i add cluster "$name"; }
-until_true answers; ok $? "slurmdbd answers" || cat dbd.out slurmdbd.log
+until_true answers; ok $? "slurmdbd answers after its start" || cat dbd.out slurmdbd.log
 on scontrol shutdown slurmctld
 gone() { ! tern cluster exec $CLUSTER -- timeout 30 scontrol ping | grep -q 'is UP'; }
 up() { tern cluster exec $CLUSTER -- scontrol ping | grep -q 'is UP'; }

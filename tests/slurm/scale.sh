@@ -26,10 +26,10 @@ workload: {command: [bash, $WORK/rank.sh], tasks_per_node: 2}
 Y
 echo 'echo "at $SLURM_PROCID $SLURMD_NODENAME"' >rank.sh
 printf '#!/bin/bash\n%s/tern run run.yaml\ntouch over.$SLURM_JOB_NUM_NODES\n' "$BIN" >job.sbatch
-# counts NODES: what one run asks, "MESSAGE_TYPE count" a line, sorted.  Nobody else asks meanwhile;
-# what each node's slurmd says by itself (its registration, the end of its prolog, epilog, step) is
-# not tern's.  Whether the step is still there is asked by time, every 10 s: a slow machine asks it
-# more often.
+# counts NODES: what one run asks, "MESSAGE_TYPE count" a line, sorted.  No other process asks
+# meanwhile; what each node's slurmd says by itself (its registration, the end of its prolog,
+# epilog, step) is not tern's.  Whether the step is still there is asked by time, every 10 s: a slow
+# machine asks it more often.
 counts() {
     until_true queue_empty
     on sdiag -r

@@ -11,58 +11,58 @@ so=${TERN_BUILD:-$ROOT/build}/tests/spank_fail.so
 n1=trn1-st-trn1-1 n2=trn1-st-trn1-2
 slurm() { tern cluster exec $CLUSTER -- "$@"; }
 
-# command  hook  context  flag | status of the command, told its user, ran, job, node | Slurm versions
+# command  hook  context  flag | status of the command, shown its user, ran, job, node | Slurm versions
 #
 # sbatch, salloc: one task; srun: two, and the hook fails on the second one's node; step: the same
-# srun inside a batch job that goes on after it.  told: the hook's message reached the terminal or
+# srun inside a batch job that goes on after it.  shown: the hook's message reached the terminal or
 # the job's output.  ran: none, one or all of the tasks.  job: the batch job's state.  node: where
 # the hook was to fail, once the job is over.  * is anything.
 # Versions: <2311 are those before 23.11.  Measured with 22.05 and 24.11.
 table='
-sbatch init                 allocator required | error told none -         well  |
-sbatch init_post_opt        allocator required | error told none -         well  |
-sbatch exit                 allocator required | 0     told all  COMPLETED well  |
-salloc init                 allocator required | error told none -         well  |
-salloc init_post_opt        allocator required | error told none -         well  |
-salloc exit                 allocator required | 0     told all  -         well  |
-srun   init                 local     required | error told none -         well  |
-srun   init_post_opt        local     required | error told none -         well  |
-srun   local_user_init      local     required | error told none -         well  |
-srun   exit                 local     required | 0     told all  -         well  |
+sbatch init                 allocator required | error shown none -         well  |
+sbatch init_post_opt        allocator required | error shown none -         well  |
+sbatch exit                 allocator required | 0     shown all  COMPLETED well  |
+salloc init                 allocator required | error shown none -         well  |
+salloc init_post_opt        allocator required | error shown none -         well  |
+salloc exit                 allocator required | 0     shown all  -         well  |
+srun   init                 local     required | error shown none -         well  |
+srun   init_post_opt        local     required | error shown none -         well  |
+srun   local_user_init      local     required | error shown none -         well  |
+srun   exit                 local     required | 0     shown all  -         well  |
 sbatch init                 remote    required | 0     -    none COMPLETED drain | <2311
 sbatch init                 remote    required | 0     -    none PENDING   drain | >=2311
 sbatch init_post_opt        remote    required | 0     -    none COMPLETED drain | <2311
 sbatch init_post_opt        remote    required | 0     -    none PENDING   drain | >=2311
-sbatch user_init            remote    required | 0     told none COMPLETED drain | <2311
-sbatch user_init            remote    required | 0     told none PENDING   drain | >=2311
-sbatch task_init_privileged remote    required | 0     told none FAILED    well  |
-sbatch task_init            remote    required | 0     told none FAILED    well  |
-sbatch task_post_fork       remote    required | 0     told none COMPLETED drain | <2311
-sbatch task_post_fork       remote    required | 0     told none PENDING   drain | >=2311
-sbatch task_exit            remote    required | 0     told all  COMPLETED well  |
-sbatch exit                 remote    required | 0     told all  COMPLETED well  |
+sbatch user_init            remote    required | 0     shown none COMPLETED drain | <2311
+sbatch user_init            remote    required | 0     shown none PENDING   drain | >=2311
+sbatch task_init_privileged remote    required | 0     shown none FAILED    well  |
+sbatch task_init            remote    required | 0     shown none FAILED    well  |
+sbatch task_post_fork       remote    required | 0     shown none COMPLETED drain | <2311
+sbatch task_post_fork       remote    required | 0     shown none PENDING   drain | >=2311
+sbatch task_exit            remote    required | 0     shown all  COMPLETED well  |
+sbatch exit                 remote    required | 0     shown all  COMPLETED well  |
 srun   init                 remote    required | 0     -    one  -         well  | <2311
 srun   init                 remote    required | error -    one  -         well  | >=2311
 srun   init_post_opt        remote    required | 0     -    one  -         well  | <2311
 srun   init_post_opt        remote    required | error -    one  -         well  | >=2311
-srun   user_init            remote    required | 0     told one  -         well  | <2311
-srun   user_init            remote    required | error told one  -         well  | >=2311
-srun   task_init_privileged remote    required | error told one  -         well  |
-srun   task_init            remote    required | error told one  -         well  |
-srun   task_post_fork       remote    required | 0     told one  -         well  | <2311
-srun   task_post_fork       remote    required | error told one  -         well  | >=2311
-srun   task_exit            remote    required | 0     told all  -         well  |
+srun   user_init            remote    required | 0     shown one  -         well  | <2311
+srun   user_init            remote    required | error shown one  -         well  | >=2311
+srun   task_init_privileged remote    required | error shown one  -         well  |
+srun   task_init            remote    required | error shown one  -         well  |
+srun   task_post_fork       remote    required | 0     shown one  -         well  | <2311
+srun   task_post_fork       remote    required | error shown one  -         well  | >=2311
+srun   task_exit            remote    required | 0     shown all  -         well  |
 srun   exit                 remote    required | 0     -    all  -         well  |
-step   init                 local     required | error told none COMPLETED well  |
-step   init_post_opt        local     required | error told none COMPLETED well  |
-step   local_user_init      local     required | error told none COMPLETED well  |
-step   exit                 local     required | 0     told all  COMPLETED well  |
+step   init                 local     required | error shown none COMPLETED well  |
+step   init_post_opt        local     required | error shown none COMPLETED well  |
+step   local_user_init      local     required | error shown none COMPLETED well  |
+step   exit                 local     required | 0     shown all  COMPLETED well  |
 step   init                 remote    required | 0     -    one  COMPLETED well  | <2311
 step   init                 remote    required | error -    one  COMPLETED well  | >=2311
-step   user_init            remote    required | 0     told one  COMPLETED well  | <2311
-step   user_init            remote    required | error told one  COMPLETED well  | >=2311
-step   task_init            remote    required | error told one  COMPLETED well  |
-step   task_exit            remote    required | 0     told all  COMPLETED well  |
+step   user_init            remote    required | 0     shown one  COMPLETED well  | <2311
+step   user_init            remote    required | error shown one  COMPLETED well  | >=2311
+step   task_init            remote    required | error shown one  COMPLETED well  |
+step   task_exit            remote    required | 0     shown all  COMPLETED well  |
 sbatch job_prolog           script    required | 0     -    none PENDING   drain |
 sbatch job_epilog           script    required | 0     -    all  COMPLETED drain |
 srun   job_prolog           script    required | error -    *    -         drain |
@@ -70,8 +70,8 @@ srun   job_epilog           script    required | 0     -    all  -         drain
 '
 # Where it is `optional`, nothing fails, in any version.
 optional=$(awk '!seen[$1, $2, $3]++ && NF {
-    told = $3 != "script" && ($3 != "remote" || $2 ~ /^(task|user)/ || ($1 == "sbatch" && $2 == "exit"))
-    print $1, $2, $3, "optional |", 0, told ? "told" : "-", "all", $1 ~ /^(sbatch|step)$/ ? "COMPLETED" : "-", "well |"
+    shown = $3 != "script" && ($3 != "remote" || $2 ~ /^(task|user)/ || ($1 == "sbatch" && $2 == "exit"))
+    print $1, $2, $3, "optional |", 0, shown ? "shown" : "-", "all", $1 ~ /^(sbatch|step)$/ ? "COMPLETED" : "-", "well |"
 }' <<<"$table")
 
 use() { printf '%s\n' "$@" >"$conf"; }
@@ -93,7 +93,7 @@ restart() { for n; do tern cluster node -c $CLUSTER "$n" --power off && tern clu
 
 # COMMAND HOOK CONTEXT FLAG: does it and says what came of it.
 measure() {
-    local node=$n1 state=- tasks=1 told=- word=well tasks_ran=one
+    local node=$n1 state=- tasks=1 shown=- word=well tasks_ran=one
     rm -f ran.* job.out
     case $1 in srun | step) node=$n2 ;; esac
     use "$4 $so hook=$2 ctx=$3$(case $3 in remote | script) echo " node=$node" ;; esac)"
@@ -111,10 +111,10 @@ measure() {
     until_true nothing_ends
     # The epilog's word arrives after the job's end.
     [ "$2 $4" != 'job_epilog required' ] || until_true drained $node
-    cat err job.out 2>/dev/null | grep -q "spank_fail: $2" && told=told
+    cat err job.out 2>/dev/null | grep -q "spank_fail: $2" && shown=shown
     drained $node && word=drain
     case $(find . -name 'ran.*' | wc -l) in 0) tasks_ran=none ;; "$tasks") tasks_ran=all ;; esac
-    echo "$([ $rc = 0 ] && echo 0 || echo error) $told $tasks_ran $state $word"
+    echo "$([ $rc = 0 ] && echo 0 || echo error) $shown $tasks_ran $state $word"
     use
     slurm scancel -u "$(id -un)"
     until_true queue_empty

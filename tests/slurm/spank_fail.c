@@ -1,4 +1,4 @@
-/* A SPANK plugin that fails where it is told to, for spank-matrix.sh.
+/* A SPANK plugin that fails where its arguments say, for spank-matrix.sh.
  *
  *     required|optional spank_fail.so hook=HOOK ctx=CONTEXT [node=NAME]
  *

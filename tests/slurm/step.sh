@@ -1,6 +1,7 @@
 #!/bin/bash
-# `tern run` started by srun, in steps of every shape: it trains, or is refused at once with the way out.  What srun has told
-# the step does not reach the ranks; a launch that waits for the job's nodes says so.
+# `tern run` started by srun, in steps of every shape: it trains, or is refused at once with the way
+# out.  srun's variables for the step do not reach the ranks; a launch that waits for the job's
+# nodes says so.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/tiny.sh"
@@ -31,7 +32,7 @@ has step.out "rank 0 of 2 at 1, step 1, bind none , own kept, in" "in a step: a 
 has step.out "rank 1 of 2 at 2, step 1, bind none , own kept, in" "not bound as the step is, with what the script exports"
 has step.out "step $job.2: srun has started this process" "tern env --explain knows the step"
 grep -q '^SLURM_CPU_BIND=quiet,none  *left out$' step.out; ok $? "the output says which of Slurm's variables are left out"
-grep -q '^SLURM_CPUS_PER_TASK=3  *left out$' step.out; ok $? "each of them"
+grep -q '^SLURM_CPUS_PER_TASK=3  *left out$' step.out; ok $? "SLURM_CPUS_PER_TASK is among the variables left out"
 grep -q '^SLURM_CPU_BIND=cores  *you$' step.out; ok $? "but not a setting that a script inside has made" || cat step.out
 
 # What srun sets in a step and reads as an option: the ranks get neither, nor does their srun.
@@ -46,7 +47,7 @@ srun --mpi=pmi2 -N1 -n1 tern run mpi.yaml'; over
 is "$(grep -E '^(hint|threads|cores) ' layout.out | paste -sd' ')" "hint 0 threads 0 cores 0" "steps of one thread a core: tern run takes the job's CPUs"
 grep -q '^SLURM_THREADS_PER_CORE=1  *left out$' layout.out; ok $? "tern env --explain names the step's threads a core"
 if grep -q '^PACK_GROUP$' layout.out; then # 26.05's srun does not set it
-    grep -q '^SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=.*left out$' layout.out; ok $? "and what srun adds of the job's CPUs"
+    grep -q '^SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=.*left out$' layout.out; ok $? "the CPUs of the job that srun adds are left out, too"
 else
     skip "this srun adds nothing of the job's CPUs"
 fi
@@ -56,7 +57,7 @@ srun -N1 -n1 env SLURM_THREADS_PER_CORE=1 tern run who.yaml
 sbatch -N1 --exclusive -d singleton -o threads2.out --export=ALL,SLURM_THREADS_PER_CORE=1 --wrap "tern run who.yaml"' --threads-per-core=1; until_true queue_empty
 is "$(grep -c 'rank 1 of 2' threads.out)" 2 "a job of one thread a core: in the batch script and in a step"
 has threads2.out "SLURM_THREADS_PER_CORE=1 is not this job's" "a job that was submitted from there has not inherited it"
-has threads2.out "rank 0 of 1" "and its ranks have the node"
+has threads2.out "rank 0 of 1" "a job from such a step has its node's cores"
 
 # ---- shapes that train
 for shape in one exact overlap pty multi; do recipe $shape; done
@@ -99,7 +100,7 @@ printf '0 tern run multi2.yaml\n1 true\n' >multi2.conf
 batch tasks 'srun -n2 --ntasks-per-node=1 tern run tasks.yaml; echo "status $?"
 srun -n2 --multi-prog multi2.conf; echo "status $?"'; over
 is "$(grep -c 'one of the 2 tasks of step .*: call it once, in the batch script without srun, or by' tasks.out)" 3 "each of several tasks is refused, with the way out"
-is "$(grep '^status' tasks.out | paste -sd' ')" "status 2 status 2" "as bad usage"
+is "$(grep '^status' tasks.out | paste -sd' ')" "status 2 status 2" "each of several tasks exits with status 2"
 is "$(outcome tasks)$(outcome multi2)" "" "before anything is written"
 
 # ---- other steps have the nodes

@@ -15,7 +15,7 @@ on squeue -h -j "$job" -o %k
 id=$(cat out)
 is "${#id} $(cat first/run.id)" "26 $id" "a job that waits has the new run's id as its Comment"
 on scontrol release "$job"; over "and runs"
-is "$(runs id)" "$id" "under that id"
+is "$(runs id)" "$id" "the queued run has the id of its submission"
 
 # ---- without nodes in reserve Slurm ends a job with its node, and with them it does not
 on tern submit run.yaml --set checkpoint.dir=first --dry-run; status 0; has out --requeue; grep -q -- '--no-kill' out; [ $? = 1 ]; ok $? "without launch.spares the job has no --no-kill" || cat out
@@ -34,7 +34,7 @@ on sbatch --parsable --hold --tern=mine.yaml --wrap true; grep -q already err; [
 on scancel "$(cat out)"
 
 # ---- again from the ledger, to the last bit
-run tern ledger reproduce "$id" --ledger ledger --check; status 0 "its inputs are the same"
+run tern ledger reproduce "$id" --ledger ledger --check; status 0 "ledger reproduce --check finds the inputs unchanged"
 tern ledger reproduce "$id" --ledger ledger >again.yaml
 on sh -c "$(sed -n 's/^#     \(tern submit.*\)/\1/p' again.yaml) -- --parsable"; job=$(cat out)
 over "the command that tern ledger reproduce prints"
@@ -54,7 +54,7 @@ on tern submit run.yaml --set checkpoint.dir=first --set steps=200000 --dry-run 
 out_has '--signal=B:USR1@30 '; grep -q -- '--time=0' out; [ $? = 1 ]; ok $? "the user's limit wins, and the warning leaves time to work"
 on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 -- --parsable --time=5; job=$(cat out)
 on tern submit run.yaml --set checkpoint.dir=first --dry-run; err_has "run $id is job $job already" "a second submission of a running run is a warning"; err_has "--dependency=afterany:$job"
-on tern submit run.yaml --set checkpoint.dir=first --dry-run -- --dependency=afterany:$job; grep -q already err; [ $? = 1 ]; ok $? "one that waits is not"
+on tern submit run.yaml --set checkpoint.dir=first --dry-run -- --dependency=afterany:$job; grep -q already err; [ $? = 1 ]; ok $? "a second submission that waits for the first gets no warning"
 until_true grep -q 'it will stop with a checkpoint, to be continued' slurm-"$job".out; ok $? "tern run tells what the limit will do"
 on scancel "$job"; until_true job_over "$job"
 on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 --dry-run -- --time=tomorrow; status 2; err_has 'is no time limit'
@@ -65,7 +65,7 @@ slow 200
 on srun --mpi=none -N1 -n1 --time=3 --tern=slow.yaml touch ran; [ $rc != 0 ] && [ ! -e ran ]; ok $? "srun --time: a limit without room for one step is refused" || cat err
 err_has "slow.yaml: --time: not one step of"
 on salloc --time=30 -N1 bash -c 'srun --mpi=none -n1 --time=3 --tern=slow.yaml touch ran; echo "step $?"'
-out_has 'step 2' "and that of a step of a longer job"; [ ! -e ran ]; ok $? "which does not start"
+out_has 'step 2' "a step with a short time limit is refused in a longer job"; [ ! -e ran ]; ok $? "which does not start"
 on srun --mpi=none -N1 -n1 --time=20 --tern=slow.yaml touch ran; status 0; [ -e ran ]; ok $? "a limit with room for some is taken" || cat err
 
 run tern ledger reproduce "$id" --ledger ledger; out_has '(from step 8: attempt 2)' "tern ledger reproduce has a command for each recipe"; out_has ' -- --wait' "of which each waits for the one before"
@@ -75,7 +75,7 @@ submitted run.yaml --set steps=20000000 --array 'data.seed=7,8' -N 1
 known() { [ "$(tern cluster exec "$CLUSTER" -- squeue -h -r -j "$job" -t R -o %k | grep -c .)" -ge 1 ] && ls checkpoints/data.seed=*/run.id >/dev/null 2>&1; }
 until_true known
 on tern submit run.yaml --set steps=20000000 --array 'data.seed=7,8' -N 1 --dry-run
-err_has " is job ${job}_" "a second submission of an array that runs is told the member's job"; err_has "--dependency=afterany:$job"
+err_has " is job ${job}_" "a second submission of an array that runs names the member's job"; err_has "--dependency=afterany:$job"
 on tern submit run.yaml --set steps=20000000 --array 'data.seed=9' -N 1 --dry-run; grep -q already err; [ $? = 1 ]; ok $? "an array of other members is not"
 on scancel "$job"; until_true queue_empty
 rm -rf checkpoints
@@ -101,11 +101,11 @@ tiny.lr-2e-3.seed-6 done 8" "four runs, named for what they set"
 is "$(runs 'distinct last_loss' | wc -l)" 4 "each member of an array has losses of its own"
 # Jobs by the names that squeue has for them.
 run tern ledger list -l ledger -j "${job}_2" -P -n -o name,jobid; is "$(cat out)" "tiny.lr-2e-3.seed-5|${job}_2" "a member by its array's id"
-run tern ledger list -l ledger -j "${job}_1,${job}_3" -P -n -o name; is "$(wc -l <out)" 2 "several"
-run tern ledger list -l ledger -j "$job" -P -n -o name; is "$(wc -l <out)" 4 "all members by the array's"
+run tern ledger list -l ledger -j "${job}_1,${job}_3" -P -n -o name; is "$(wc -l <out)" 2 "ledger list -j takes several members"
+run tern ledger list -l ledger -j "$job" -P -n -o name; is "$(wc -l <out)" 4 "ledger list -j ARRAY lists all members"
 raw=$(sqlite3 ledger/ledger.db "select job_id from attempt where array_task = 2"); run tern ledger list -l ledger -j "$raw" -P -n -o jobid; has out "${job}_2" "one by its own number"
 run tern logs -l ledger -j "${job}_2"; status 0; out_has "step 8"
 run tern logs -l ledger -j "${job}_9"; status 2; err_has "no run of job ${job}_9"; run tern ledger list -l ledger -j 5_x; status 2; err_has "is no job's id"
 run tern ledger show -l ledger tiny.lr-2e-3.seed-5 -a -P -n -o jobid; is "$(cat out)" "${job}_2" "tern ledger show has the job of the member"
-id=$(tern ledger list -l ledger -j "${job}_1" -n -P -o id); tern ledger reproduce -l ledger "$id" >again.yaml; has again.yaml "seed: 6" "and reproduced as it ran"
+id=$(tern ledger list -l ledger -j "${job}_1" -n -P -o id); tern ledger reproduce -l ledger "$id" >again.yaml; has again.yaml "seed: 6" "a member is reproduced as it ran"
 tap_done

@@ -13,7 +13,7 @@ shape() { # FOLDER HEADS LAYERS: a model folder of that shape, with weights
 }
 place() { # TEMPLATE NODES: in ./twin, on a cluster of its layout
     dir=$ROOT/cluster-templates/$1 nodes=$2
-    run tern cluster check "$dir/cluster.yaml"; status 0 "$1: its layout"
+    run tern cluster check "$dir/cluster.yaml"; status 0 "$1: its layout passes the check"
     sed "s/MinCount: .*/MinCount: $nodes/; s/MaxCount: .*/MaxCount: $nodes/" "$dir/cluster.yaml" >cluster.yaml
     LAYOUT=$WORK/cluster.yaml; cluster_up
     mkdir -p twin/data; cp "$dir"/* twin
@@ -32,7 +32,7 @@ twin() { # TEMPLATE NODES RANKS EVALUATIONS SED...: its recipe, narrower, trains
     is "$(sqlite3 "$db" "select outcome, world, last_step from attempt" | tail -1)" "done|$((nodes * ranks))|8" "$t: all ranks, all steps"
     is "$(sqlite3 "$db" "select count(*) from (select distinct set_name, step from eval where step in (4, 8))")" "$evals" "$t: every held-out set is evaluated at every checkpoint"
     run tern ckpt verify twin/checkpoints/latest; status 0 "$t: its checkpoint verifies"
-    run tern ckpt export twin/checkpoints/latest -o twin/out-hf; status 0 "$t: and is exported"
+    run tern ckpt export twin/checkpoints/latest -o twin/out-hf; status 0 "$t: its checkpoint is exported"
     cluster_down; mv twin "twin-$t"
 }
 tiny_make || exit 1

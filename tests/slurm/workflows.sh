@@ -77,7 +77,7 @@ grep -q 'Fundació' head.ca && ! grep -q 'ENDOFARTICLE\|<doc' head.ca; ok $? "La
 recipe wiki "config: model/config.json, tokenizer: model" "  train: [{path: ca.tds}, {path: es.tds}, {path: en.tds}]
   held_out: [{name: ca, path: ca-test.tds}, {name: es, path: es-test.tds}, {name: en, path: en-test.tds}]" "steps: 40"
 trained wiki
-run tern eval wiki.yaml --json; cp out evaluated; status 0 "tern eval"
+run tern eval wiki.yaml --json; cp out evaluated; status 0 "tern eval evaluates the wiki model"
 for l in ca es en; do falls wiki $l; done
 is "$(for l in ca es en; do perplexities $l | cut -d' ' -f2; done | sort -u | wc -l)" 3 "each language has a perplexity of its own"
 run tern ckpt export checkpoints/wiki/latest -o wiki-hf; status 0 "the model goes on as a Hugging Face folder"
@@ -87,15 +87,15 @@ run tern ckpt export checkpoints/wiki/latest -o wiki-hf; status 0 "the model goe
 head -n 400 "$DATA"/pubmed/pubmed_abstracts_train.jsonl | gzip >pubmed.jsonl.gz
 head -n 40 "$DATA"/pubmed/pubmed_abstracts_val.jsonl >pubmed-test.jsonl
 head -n 200 "$DATA"/general/general_train.jsonl >general.jsonl
-run tern data build --tokenizer wiki-hf -o pubmed.tds --dedup --min-length 64 pubmed.jsonl.gz; status 0 "abstracts"
-run tern data build --tokenizer wiki-hf -o general.tds general.jsonl; status 0 "general text"
+run tern data build --tokenizer wiki-hf -o pubmed.tds --dedup --min-length 64 pubmed.jsonl.gz; status 0 "a token set of the abstracts is built"
+run tern data build --tokenizer wiki-hf -o general.tds general.jsonl; status 0 "a token set of the general text is built"
 run tern data build --tokenizer wiki-hf -o pubmed-test.tds pubmed-test.jsonl; status 0 "abstracts held out"
 run tern data overlap pubmed.tds --held-out pubmed-test.tds; status 0 "how much of the held-out text was trained on is known"
 recipe pubmed "from: wiki-hf" "  train: [{path: pubmed.tds, weight: 0.99}, {path: general.tds, weight: 0.01}]
   held_out: [{name: pubmed, path: pubmed-test.tds}, {name: general, path: en-test.tds}]" "steps: 50"
 run tern data plan pubmed.yaml; status 0 "tern data plan"; out_has "general.tds"
 trained pubmed
-run tern eval pubmed.yaml --json; cp out evaluated; status 0 "tern eval"
+run tern eval pubmed.yaml --json; cp out evaluated; status 0 "tern eval evaluates the PubMed model"
 falls pubmed pubmed
 [ "$(perplexities general | wc -w)" = 2 ]; ok $? "what it does to the general text is measured"
 mix=$(tern ledger sql -l ledger -r pubmed -n -P "select value from step where name = 'mix/general.tds/samples' order by step desc limit 1")
@@ -114,8 +114,8 @@ recipe lora "from: pubmed-hf" "  train: [{path: dolly.tds}]
   packing: best-fit" "epochs: 2
 lora: {rank: 16, alpha: 32, targets: [q_proj, v_proj]}"
 trained lora
-run tern eval lora.yaml --json; cp out evaluated; status 0 "tern eval"
+run tern eval lora.yaml --json; cp out evaluated; status 0 "tern eval evaluates the adapters"
 falls lora dolly
 run tern ckpt merge checkpoints/lora/latest -o lora-hf; status 0 "the adapters go into the model"
-[ -s lora-hf/model.safetensors ] && [ -s lora-hf/tokenizer.model ]; ok $? "as a Hugging Face folder"
+[ -s lora-hf/model.safetensors ] && [ -s lora-hf/tokenizer.model ]; ok $? "the merged model is a Hugging Face folder"
 tap_done

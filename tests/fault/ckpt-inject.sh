@@ -90,7 +90,7 @@ pass_each() { # CALL ERROR save|read
         [ $rc = 0 ] || { wrong=$((wrong + 1)); echo "# $3: $1 $2 at $n: exit $rc"; sed 's/^/# /' err; grep INJECTED trace | sed 's/^/# /'; }
     done
     [ $wrong = 0 ] && [ $hits -gt 0 ] && [ $n -le $LIMIT ]
-    ok $? "$3: $1 fails once with $2 at each of $hits places, and nobody notices"
+    ok $? "$3: $1 fails once with $2 at each of $hits places, and the save goes on"
 }
 for e in EINTR EMFILE ENFILE ESTALE; do pass_each openat $e save; done
 for c in write fsync fallocate mkdir renameat2 newfstatat close; do pass_each $c EINTR save; done
@@ -98,11 +98,11 @@ for c in write fsync fallocate mkdir newfstatat renameat2; do pass_each $c ESTAL
 for e in EINTR EMFILE ESTALE; do pass_each openat $e read; done
 for c in pread64 newfstatat; do pass_each $c EINTR read; pass_each $c ESTALE read; done
 
-# What does not pass is told as what may pass outside, and not before it was waited for.
+# An error that does not pass is reported as one that may pass outside, after a wait.
 rm -rf run; mkdir run
 strace -f -o trace -P run/step-00000001.tmp-0/manifest.json -e inject=openat:error=EMFILE "$T" save run 1 1 hf 2>err
-[ $? = 75 ] && has err 'Too many open files' && [ -z "$(ls run)" ]; ok $? "descriptors that stay out: told, exit 75, nothing left" || cat err
-grep -q 'waiting up to' err; ok $? "a wait for descriptors is told"
+[ $? = 75 ] && has err 'Too many open files' && [ -z "$(ls run)" ]; ok $? "descriptors that stay out: an error, exit 75, nothing left" || cat err
+grep -q 'waiting up to' err; ok $? "a wait for descriptors is reported"
 
 # What a power cut could take is made durable in time: every file and the folder before the rename,
 # the folder above after it.

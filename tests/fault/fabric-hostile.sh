@@ -64,7 +64,7 @@ for mode in rma tagged; do
     # Data for a rank that has given up comes when its memory is gone.
     TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 TERNSRD=seed=1 run timeout 100 "$R" late 3
     [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank [0-2] (' err)" = 3 ] && ! grep -q 'with signal' err
-    ok $? "$mode: after an error nobody writes to memory that was freed" || sed 's/^/# /' err
+    ok $? "$mode: after an error no rank writes to memory that was freed" || sed 's/^/# /' err
 done
 
 # A rank hears from a mate that it is over when messages of its own have waited for their place for

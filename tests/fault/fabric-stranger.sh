@@ -1,7 +1,7 @@
 #!/bin/bash
-# Another user on a rank's node, who can reach the ranks' addresses and was told nothing else: records of
-# every kind in every rank's name, writes with keys 1 to 1000, connections by the thousand.  No value
-# changes; an attempt that ends names why.
+# Another user on a rank's node, who can reach the ranks' addresses and knows nothing else: records
+# of every kind in every rank's name, writes with keys 1 to 1000, connections by the thousand.  No
+# value changes; an attempt that ends names why.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 . "$ROOT/tests/lib/reach.sh"
@@ -44,7 +44,7 @@ tries=$(long && echo 5 || echo 2)
 for try in $(seq "$tries"); do
     amid records "$seconds" $((try + 90))
     judge "try $try"
-    grep -q "a message was dropped: it is a stranger's" ranks.err; ok $? "try $try: which is told" || { cat out err; head -5 ranks.err; }
+    grep -q "a message was dropped: it is a stranger's" ranks.err; ok $? "try $try: the ranks report the attack" || { cat out err; head -5 ranks.err; }
     [ "$(grep -c "it is a stranger's" ranks.err)" -le $ranks ]; ok $? "try $try: once a rank"
 done
 # Another process has another number: libfabric takes it for the rank at that port, started anew.
@@ -86,7 +86,7 @@ if [ "$(ulimit -Hn)" -ge 12000 ]; then
     [ "$rc" = 0 ]; ok $? "10,000 connections that say nothing" || cat out err
     judge "10,000 connections"
 fi
-# A run goes on from its checkpoint, on ports that nobody has taken, as if nothing had been.
+# A run goes on from its checkpoint, on ports that no process has taken, as if nothing had been.
 if tiny_make >made 2>&1; then
     go="tern run run.yaml --ranks 2 --set steps=3000 --set checkpoint.every=200"
     export TERN_FABRIC_SHARE=1 TERN_DEADLINE=5
@@ -97,7 +97,7 @@ if tiny_make >made 2>&1; then
     : >at; for main in $(pgrep -P $run tern-task); do addresses=$(ranks=1 addresses; cat at) && echo "$addresses" >>all; done; sort -u all >at
     STRANGER=claim run timeout 120 "${as[@]}" "$WORK/stranger" 2 "$seconds" $(cat at)
     wait $run; ended=$?
-    is $ended 0 "amid somebody who takes its ranks' ports: it comes to its end" || tail -5 ranks.err
+    is $ended 0 "while a stranger takes its ranks' ports, the run comes to its end" || tail -5 ranks.err
     tiny_digests | cmp -s - weights; ok $? "with the weights of one that was let alone, to the bit ($(sqlite3 amid/ledger.db 'select group_concat(outcome) from attempt'))"
     unset TERN_FABRIC_SHARE TERN_DEADLINE
 else
@@ -111,8 +111,8 @@ shared() { find /dev/shm -maxdepth 1 -type f -newer before -user "$(id -u)" 2>/d
 until_true shared
 if [ -s files ]; then
     others=$(while read -r f; do [ -z "$(find "$f" -perm /077 2>/dev/null)" ] || echo "$f"; done <files)
-    [ -z "$others" ]; ok $? "shm: nobody else may open them" || echo "# $others"
-    [ "$(id -u)" != 0 ] || { while read -r f; do "${as[@]}" head -c1 "$f" 2>/dev/null; done <files >got; [ ! -s got ]; ok $? "shm: nor can another user"; }
+    [ -z "$others" ]; ok $? "shm: no other user may open them" || echo "# $others"
+    [ "$(id -u)" != 0 ] || { while read -r f; do "${as[@]}" head -c1 "$f" 2>/dev/null; done <files >got; [ ! -s got ]; ok $? "shm: another user reads nothing"; }
 else
     skip "libfabric's shm makes no files here"
 fi

@@ -101,7 +101,7 @@ if [ -n "$traces" ]; then
         [ $call = rename ] && { from=201 attempt=2; } || { from=501 attempt=3; }
         "$W" ledger "$id" $attempt $((from - 1)) $from $((from + 299)) done >acks; is "$(wc -l <acks)" 300 "a writer goes on beside it, for three hundred steps"
         run tern ledger sql -r "$id" -n -P "select max(step) from step"; status 0; is "$(cat out)" $((from + 299)) "a reader has every step"
-        run tern ledger fold "$id"; status 0 "another folder folds"
+        run tern ledger fold "$id"; status 0 "another folder's fold ends well"
         kill -CONT "${victim:--$tracer}"; wait $tracer
         content "$id" >a; tern ledger fold "$id"; content "$id" >b; tern ledger rebuild "$id"; content "$id" >c
         cmp -s b c && [ "$(wc -l <b)" -ge "$(wc -l <a)" ]; ok $? "the folder that wakes takes nothing back"
@@ -111,7 +111,7 @@ if [ -n "$traces" ]; then
     tern ledger export "$id" --csv >pipe & reader=$!
     sleep 0.2; kill -STOP $reader
     "$W" ledger "$id" 4 800 801 900 done >acks; is "$(wc -l <acks)" 100 "a writer goes on beside a reader that stands still"
-    run tern ledger fold "$id"; status 0 "and so does a folder"
+    run tern ledger fold "$id"; status 0 "a fold of the ledger goes on beside the stopped reader"
     kill -9 $reader; wait $reader 2>/dev/null; exec 8>&-
     run tern ledger verify "$id"; status 0
 else skip "strace cannot trace here"; fi

@@ -105,7 +105,7 @@ else
     rm "$L/runs/$sick/spool/2/rank0.0.spool" # the file that cannot be trusted loses everything
     tern ledger fold "$sick"; steps "$sick" 2 | cmp -s - acks; ok $? "the new file has all records since the last good fsync"
 
-    # A disk that is full at the k-th write: told, counted, and over when it is over.
+    # A disk that is full at the k-th write: it is reported, counted, and over when there is room.
     worst=0
     for k in 2 $(long && echo "5 9") 100; do
         begin "$L" 1 0 1 1; full=$new

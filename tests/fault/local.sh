@@ -15,7 +15,7 @@ again() { # NAME: the next attempt, which is to end as a run without a kill
     run tern run run.yaml --ranks 4 --set ledger.dir=l "${args[@]}"
     status 0 "$1: the next attempt ends the run"
     tiny_digests | cmp -s - weights; ok $? "$1: with the weights of a run without a kill"
-    tiny_curve l | cmp -s - curve; ok $? "$1: and its losses"
+    tiny_curve l | cmp -s - curve; ok $? "$1: with the losses of a run without a kill"
     is "$(strays) $(ls local)" "0 " "$1: nothing stays half done, and nothing on the nodes"
     tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "$1: its checkpoints verify" || cat err2
 }
@@ -139,9 +139,9 @@ full() { # WORD NAME
 for async in true false; do
     args+=(--set checkpoint.async=$async)
     full "${two##*/}/step-00000004.tmp-1" "async $async, no room on a node for one step"
-    has err "step 4 cannot be saved in checkpoint.local, and is saved in checkpoint.dir: rank 2: " "async $async, no room on a node: it is told, with rank"
-    is "$(sql l "select count(*) from event where text like 'step 4 cannot be saved in checkpoint.local%No space left on device%'")" 1 "async $async, no room on a node: and in the ledger, with the cause"
-    tern ckpt verify --full checkpoints/step-00000004 >/dev/null 2>err2; ok $? "async $async, no room on a node: that step is in checkpoint.dir" || cat err2
+    has err "step 4 cannot be saved in checkpoint.local, and is saved in checkpoint.dir: rank 2: " "async $async, no room on a node: the log says so, with rank"
+    is "$(sql l "select count(*) from event where text like 'step 4 cannot be saved in checkpoint.local%No space left on device%'")" 1 "async $async, no room on a node: the ledger has it, with the cause"
+    tern ckpt verify --full checkpoints/step-00000004 >/dev/null 2>err2; ok $? "async $async, no room on a node: checkpoint.dir has the step" || cat err2
     rm -rf l checkpoints
     full /local/ "async $async, no room on the nodes at all"
     has err "as all later ones of this attempt" "async $async, no room on the nodes at all: they are not tried again for ever"
@@ -160,7 +160,7 @@ shard=$(ls local/*/*/step-00000010/shard-* | head -n 1)
 printf x | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc 2>/dev/null
 rm held-*10 held-*20; until_true [ -d checkpoints/step-00000040.tmp-1 ]
 let_go; ended; status 0 "a copy that fails for good: the run ends well"
-err_has "step 10 was not copied to checkpoint.dir (later ones of this attempt are saved there)" "a copy that fails for good: it is told"
+err_has "step 10 was not copied to checkpoint.dir (later ones of this attempt are saved there)" "a copy that fails for good: the log says so"
 case $(published l) in 10\ *|*20\ *) false ;; *"60 ") ;; *) false ;; esac
 ok $? "a copy that fails for good: step 20, which is on the nodes, is not copied beside the later saves" || published l
 tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "a copy that fails for good: they verify" || cat err2
@@ -191,19 +191,19 @@ until_true grep -q "step 20 cannot be saved in checkpoint.local" err; let_go
 until_true eval 'case $(published l) in "10 "*) ;; *) false ;; esac'
 ok $? "a step has no room anywhere: the one before it is copied to checkpoint.dir" || published l
 kill -9 $pid; kill -9 $(pgrep -s $pid) 2>/dev/null; until_true sh -c "! pgrep -r DRST -s $pid"; ended
-err_has "step 20 was not saved, and training goes on" "a step has no room anywhere: it is told"
+err_has "step 20 was not saved, and training goes on" "a step has no room anywhere: the log says so"
 rm -rf l checkpoints local
 
 # A folder that cannot be made.
 rm -rf local; : >local
 begin l "${args[@]}"; ended; status 0 "checkpoint.local is a file: the run ends well"
-has err "cannot be saved in checkpoint.local" "checkpoint.local is a file: it is told"
+has err "cannot be saved in checkpoint.local" "checkpoint.local is a file: the log says so"
 rm -rf l checkpoints local
 
 # No room behind the nodes: training goes on, and the next one is tried.
 args+=(--set checkpoint.keep_every=4) # else it may be passed over
 full checkpoints/step-00000004.tmp-1/shard "no room in checkpoint.dir for one step"
-err_has "step 4 was not copied to checkpoint.dir, and training goes on: rank " "no room in checkpoint.dir for one step: it is told"
+err_has "step 4 was not copied to checkpoint.dir, and training goes on: rank " "no room in checkpoint.dir for one step: the log says so"
 rm -rf l checkpoints
 TEST_FULL=checkpoints/step-00000016.tmp-1/shard-00001 begin l "${args[@]}"; ended
 status 75 "no room in checkpoint.dir for the last step: the run fails"
@@ -217,7 +217,7 @@ if [ "$(id -u)" = 0 ] && mkdir -p small && mount -t tmpfs -o size=900k tmpfs sma
     tap_cleanup=tap_cleanup
     begin l "${args[@]}" --set checkpoint.local="$WORK/small"; ended
     status 0 "a small tmpfs on the nodes: the run ends well"
-    has err "cannot be saved in checkpoint.local" "a small tmpfs on the nodes: it is told"
+    has err "cannot be saved in checkpoint.local" "a small tmpfs on the nodes: the log says so"
     tiny_digests | cmp -s - weights; ok $? "a small tmpfs on the nodes: with the same weights"
     umount small; tap_cleanup=:
 else

@@ -47,7 +47,7 @@ both 60 1048576
 [ "$rc0$rc1" = 00 ]
 ok $? "two networks: sums are right" || sed 's/^/# /' err.0 err.1
 grep -q 'on a0 .*, a1 ' out.0 && grep -q 'on b0 .*, b1 ' out.1
-ok $? "both networks are rails" || sed 's/^/# /' out.0 out.1
+ok $? "both networks are used as rails" || sed 's/^/# /' out.0 out.1
 moved=$(ip -n $A -s -s link show a1 | awk '/TX:/ {getline; print $1}')
 [ "$moved" -gt 15000000 ]
 ok $? "the second rail carries its part of 60 MiB" || echo "# $moved bytes"

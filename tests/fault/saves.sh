@@ -16,8 +16,8 @@ all_states() { sql "$1" "select step || ' ' || state from checkpoint order by st
 strays() { ls -A checkpoints | grep -c 'tmp\|trash'; }
 
 begin whole "${args[@]}"; ended; status 0 "eight ranks that are left alone"
-is "$(on_disk)" "6 8 " "they leave two checkpoints"
-is "$(all_states whole)" "2 deleted,4 deleted,6 published,8 published," "and the ledger says what became of each"
+is "$(on_disk)" "6 8 " "eight ranks leave two checkpoints"
+is "$(all_states whole)" "2 deleted,4 deleted,6 published,8 published," "the ledger has the state of each checkpoint"
 tiny_digests >weights; tiny_curve whole >curve
 
 # STAGE:STEP:RANK (saves.c), the processes that are killed, the steps on disk then, their states where they are not
@@ -38,7 +38,7 @@ while read -r also stop who there; do
     ended
     [ $rc != 0 ]; ok $? "$what: the run does not end well"
     is "$(on_disk)" "$there " "$what: these checkpoints are there"
-    tern ckpt verify --full checkpoints >out 2>err2; ok $? "$what: they verify" || sed 's/^/# /' err2
+    tern ckpt verify --full checkpoints >out 2>err2; ok $? "$what: the checkpoints verify" || sed 's/^/# /' err2
     if [ "$who" = rank ]; then
         is "$(published $l)" "$there " "$what: the ledger has those alone"
     else
@@ -50,7 +50,7 @@ while read -r also stop who there; do
     status 0 "$what: the next attempt ends the run"
     err_has "going on after step ${there##* }" "$what: from the newest one"
     tiny_digests | cmp -s - weights; ok $? "$what: with the weights of a run without a kill"
-    tiny_curve $l | cmp -s - curve; ok $? "$what: and its losses"
+    tiny_curve $l | cmp -s - curve; ok $? "$what: with the losses of a run without a kill"
     is "$(on_disk) $(published $l)" "6 8  6 8 " "$what: then folder and ledger have the same two"
     is "$(sql $l "select count(*) from checkpoint where state = 'writing'") $(strays)" "0 0" "$what: nothing stays half done"
 done <<'L'

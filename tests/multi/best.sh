@@ -16,7 +16,7 @@ folder() { printf 'step-%08d' "$1"; }
 # ---- it stays, also without evaluate.stop, and so does what a person has named
 run tern run run.yaml --ranks 1 --set launch.stop_at=4; status 76 "a run without evaluate.stop is stopped"
 ln -s step-00000002 checkpoints/gold
-run tern run run.yaml --ranks 1; status 0 "it goes on to its end"
+run tern run run.yaml --ranks 1; status 0 "a run with a best checkpoint goes on to its end"
 best=$(best_of ledger step)
 [ "$best" -gt 2 ] && [ "$best" -lt 36 ]; ok $? "its best evaluation is neither its first nor one of its last" || best_of ledger step
 is "$(steps_in checkpoints)" "2 $best 38 40 " "the newest two stay, the checkpoint of the best evaluation, and the one that a symbolic link names"
@@ -33,7 +33,7 @@ run tern ledger best mix/data/few.tds/tokens latest --max -c 1; out_has '(gone)'
 mv aside checkpoints/step-00000040
 run tern ckpt prune --keep 2 checkpoints; status 0; out_has "nothing is to be removed"
 rm checkpoints/gold
-run tern ckpt prune --keep 2 checkpoints; status 0; is "$(steps_in checkpoints)" "$best 38 40 " "without the link its checkpoint goes"
+run tern ckpt prune --keep 2 checkpoints; status 0; is "$(steps_in checkpoints)" "$best 38 40 " "without its link a checkpoint is pruned"
 
 # ---- each command and key that takes a checkpoint knows both words
 printf '{"context": "the cat", "choices": ["sees a dog", "a on the"], "answer": 0}\n' >items.jsonl

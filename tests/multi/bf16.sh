@@ -72,8 +72,8 @@ done
 # ---- what lies on disk
 types checkpoints/latest >types
 [ "$(cat types)" = "$(printf '%s 83\n' 'exp_avg F32' 'exp_avg_sq F32' 'master F32' 'model BF16')" ]; ok $? "model in BF16; master copy and moments in F32" || sed 's/^/# /' types
-run tern ckpt export checkpoints/latest -o hf; status 0 "exported"
-grep -q '"bfloat16"' hf/config.json; ok $? "as bfloat16"
+run tern ckpt export checkpoints/latest -o hf; status 0 "a checkpoint in BF16 is exported"
+grep -q '"bfloat16"' hf/config.json; ok $? "the exported config.json says bfloat16"
 
 # ---- to fp32 and back.  With lr 0 a step changes no weight: what was read is written again.
 cp -r checkpoints eight

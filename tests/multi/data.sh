@@ -26,7 +26,7 @@ for layout in "2 tensor: 2" "2 pipeline: 2" "4 tensor: 2, sequence: true, pipeli
     rm -rf checkpoints
     run tern run run.yaml --ranks ${layout%% *} --set "parallel={${layout#* }}" --set ledger.dir=layout$((++n))
     tiny_curve layout$n >other
-    same one other; ok $? "$layout: likewise" || { sed 's/^/# /' err; paste one other | sed 's/^/# /'; }
+    same one other; ok $? "$layout: the same weights from other shards of data" || { sed 's/^/# /' err; paste one other | sed 's/^/# /'; }
 done
 
 # Cut off after step 3, gone on with by other layouts.
@@ -54,7 +54,7 @@ same a b; ok $? "resumed inside the second stage, on two ranks: the same samples
 run tern train staged.yaml --set data.stages='[{until: 4, train: [{path: data/test.tds}]}, {train: [{path: data/train.tds}]}]'
 status 2; err_has "are not those"; one_error
 run tern train staged.yaml --set steps=10 --set batch.global=4 --accept
-status 2 "stages end by the step: with another batch nobody knows where"
+status 2 "stages end by the step: with another batch no step is known"
 err_has "was not trained with 4 sequences a step throughout" && one_error
 rm -rf checkpoints
 run tern train run.yaml --set steps=2

@@ -12,12 +12,12 @@ evals >own; is "$(cut -d'|' -f1 own | paste -sd' ')" "0 4 8" "the run evaluated 
 
 # ---- which
 run tern eval tiny --checkpoints 2..3; status 0
-is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "2 3" "steps A..B"
+is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "2 3" "--checkpoints A..B evaluates steps A to B"
 grep -qE "^ +2 +512  held +[0-9]+\.[0-9]{4} +[0-9]+\.[0-9]{4}$" out; ok $? "a row has step, tokens of training, set and both perplexities" || cat out
 has out "best on held: "; [ -z "$(wider 79 out)" ]; ok $? "the table fits 80 columns"
-run tern eval tiny --checkpoints latest; is "$(awk 'NR == 2 {print $1}' out)" 8 "latest"
+run tern eval tiny --checkpoints latest; is "$(awk 'NR == 2 {print $1}' out)" 8 "--checkpoints latest evaluates the newest"
 run tern eval tiny --checkpoints best; is "$(awk 'NR == 2 {print $1}' out)" 8 "best is that of evaluate.stop"
-run tern eval tiny --checkpoints 5; is "$(awk 'NR == 2 {print $1, NF}' out)" "5 5" "one step"
+run tern eval tiny --checkpoints 5; is "$(awk 'NR == 2 {print $1, NF}' out)" "5 5" "--checkpoints STEP evaluates one step"
 for which in 9 9..12 x 5..3 .. 1..x ''; do run tern eval tiny --checkpoints "$which"; status 2 "--checkpoints '$which' is refused"; one_line; done
 run tern eval tiny --checkpoints 9; err_has "has none of these steps; there are 1 to 8"
 run tern eval tny --checkpoints all; status 2; err_has "did you mean 'tiny'?"; one_line
@@ -59,10 +59,10 @@ for x, y in zip(a["checkpoints"], b["checkpoints"]):
 P
 evals | diff - now | grep -q '^> [048]'; [ $? = 1 ]; ok $? "--again leaves what the run measured itself"
 evals >now
-run tern eval tiny --checkpoints all --set precision=bf16; status 0; ! grep -q known out; ok $? "another precision is another evaluation"
+run tern eval tiny --checkpoints all --set precision=bf16; status 0; ! grep -q known out; ok $? "another precision is evaluated anew"
 err_has "is not the run's: recorded, but not among the run's own values"
 evals | diff - now; ok $? "values of another precision are not the run's"
-run tern eval tiny --checkpoints 1..3 --set precision=bf16; is "$(grep -c known out)" 3 "they are recorded all the same"
+run tern eval tiny --checkpoints 1..3 --set precision=bf16; is "$(grep -c known out)" 3 "values of another precision are recorded all the same"
 run tern eval tiny --checkpoints 1..2 --set batch.seq_len=16; ! grep -q known out; ok $? "rows of another length are another evaluation"
 
 # ---- other sets
@@ -82,7 +82,7 @@ cp -r checkpoints sound
 truncate -s -1 "$(ls checkpoints/step-00000003/shard-*)"
 printf 'flip' | dd of="$(ls checkpoints/step-00000006/shard-*)" bs=1 seek=20000 conv=notrunc 2>/dev/null
 for ranks in 1 2; do
-    run tern eval tiny --checkpoints all --again --ranks $ranks; status 1 "damaged checkpoints are told by the exit status (ranks $ranks)"
+    run tern eval tiny --checkpoints all --again --ranks $ranks; status 1 "damaged checkpoints give their exit status (ranks $ranks)"
     err_has "2 of 8 checkpoints cannot be read, and were left out"
     is "$(grep -c 'warning.*step-0000000[36].*left out' err)" 2 "each damaged checkpoint is named (ranks $ranks)" || cat err
     is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "1 2 4 5 7 8" "the others are evaluated (ranks $ranks)"
@@ -142,9 +142,9 @@ int open64(const char *path, int flags, ...)
 C
     faulty() { rm -f failed; run env LD_PRELOAD="$WORK/open.so" FAIL="$1" FAIL_ERRNO="$2" tern eval tiny --again --checkpoints "${@:3}"; [ -e failed ]; ok $? "rank 2 cannot open it"; }
     faulty step-00000003/shard 5 2..4 --ranks 3; status 75 "a passing fault of one rank ends all (EIO)"
-    is "$(grep -c 'Input/output error' err)" 1 "its cause is told"; ! grep -q 'left out' err; ok $? "and the checkpoint is not called damaged" || cat err
+    is "$(grep -c 'Input/output error' err)" 1 "the cause of the failed evaluation is printed"; ! grep -q 'left out' err; ok $? "a checkpoint with a passing read error is not called damaged" || cat err
     faulty step-00000003/shard 13 2..4 --ranks 3; status 1 "what one rank cannot read is left out"
-    err_has "1 of 3 checkpoints cannot be read"; is "$(grep -c 'Permission denied' err)" 1 "the cause is told, whichever rank has it" || cat err
+    err_has "1 of 3 checkpoints cannot be read"; is "$(grep -c 'Permission denied' err)" 1 "the cause is printed, whichever rank has it" || cat err
     is "$(awk 'NR > 1 && $1 ~ /^[0-9]/ {print $1}' out | paste -sd' ')" "2 4" "all ranks go on with the next"
 
     cp -r checkpoints sound
@@ -175,8 +175,8 @@ tern eval tiny --checkpoints all --data long=long.tds >told 2>/dev/null & pid=$!
 until_true grep -q '^ *long ' told; kill -9 $pid; wait $pid 2>/dev/null
 run tern eval tiny --checkpoints all --data long=long.tds; status 0 "a killed evaluation goes on"
 paste -d' ' <(awk '$1 ~ /^[0-9]+$/ {print $1}' out) <(grep '^ *long ' out) >rows
-n=$(grep -c '^ *long ' told); is "$(head -n "$n" rows | grep -c known)" "$n" "what it had told ($n of 8) is known" || cat told out
-is "$(evals | grep -c '|long|')" 8 "all are recorded in the end"
+n=$(grep -c '^ *long ' told); is "$(head -n "$n" rows | grep -c known)" "$n" "the $n of 8 evaluations that it had printed are known" || cat told out
+is "$(evals | grep -c '|long|')" 8 "all evaluations are recorded in the end"
 
 # ---- a ledger that takes nothing, and none
 chmod a-w ledger/runs/"$id"/spool/1 ledger/runs/"$id"/spool
@@ -185,6 +185,6 @@ chmod u+w ledger/runs/"$id"/spool/1 ledger/runs/"$id"/spool
 rm -rf lone; mkdir lone; cp -r model data run.yaml lone; cd lone || exit 1
 sed -i '/^ledger:/d; s/^steps: 8/steps: 2/' run.yaml; unset TERN_LEDGER
 run tern train run.yaml; status 0
-run tern eval run.yaml --checkpoints all; status 0 "a run that no ledger has is evaluated"; err_has "nothing is recorded"; is "$(grep -c ' held ' out)" 2 "both of its checkpoints"
+run tern eval run.yaml --checkpoints all; status 0 "a run that no ledger has is evaluated"; err_has "nothing is recorded"; is "$(grep -c ' held ' out)" 2 "both checkpoints of a run that no ledger has are evaluated"
 run tern eval tiny --checkpoints all; status 2; err_has "no ledger is named"; one_line
 tap_done

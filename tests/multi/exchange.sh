@@ -21,12 +21,12 @@ same() { # A B WHAT: exactly the same arrays
 # Hugging Face -> tern -> trained -> Hugging Face
 sed 's/^name: .*/name: cpt/; s/^model: .*/model: {from: from-hub, tokenizer: model}/' run.yaml >cpt.yaml
 run tern run cpt.yaml --ranks 2; status 0 "a run continues from the folder"
-run tern ckpt export checkpoints/latest -o out-hf; status 0 "its result is a folder again"
-run tern ckpt diff --full from-hub out-hf; status 1 "its weights are others"
+run tern ckpt export checkpoints/latest -o out-hf; status 0 "a continued run is exported as a folder again"
+run tern ckpt diff --full from-hub out-hf; status 1 "a continued run has other weights"
 p=$(perplexity cpt.yaml); q=$(perplexity cpt.yaml -c out-hf)
 [ -n "$p" ]; ok $? "the checkpoint is evaluated"
 is "$q" "$p" "the export has the perplexity of the run"
-cmp -s model/tokenizer.model out-hf/tokenizer.model; ok $? "its tokenizer comes along"
+cmp -s model/tokenizer.model out-hf/tokenizer.model; ok $? "the export has the model's tokenizer"
 
 # Hugging Face -> the files of 8 x 8 ranks -> Hugging Face
 run tern ckpt export out-hf --to nxd --tensor 8 --pipeline 8 -o ranks; status 0 "written for 8 tensor ranks x 8 stages"
@@ -40,7 +40,7 @@ sed 's/^name: .*/name: lora/; s/^model: .*/model: {from: out-hf}/; s/dir: checkp
 echo 'lora: {rank: 4, alpha: 8, targets: [q_proj, v_proj, down_proj]}' >>lora.yaml
 run tern run lora.yaml --ranks 2; status 0 "adapters are trained beside it"
 run tern ckpt merge lora/latest -o merged; status 0 "merged into the weights"
-run tern ckpt diff --full out-hf merged; status 1 "which changes them"
+run tern ckpt diff --full out-hf merged; status 1 "merged adapters change the weights"
 a=$(perplexity lora.yaml); b=$(perplexity cpt.yaml -c merged)
 awk -v a="$a" -v b="$b" -v p="$p" 'BEGIN {d = a / b - 1; exit !(a > 0 && a != p && d < 1e-4 && d > -1e-4)}'
 ok $? "merged or beside: the same perplexity ($a, $b; $p before)"

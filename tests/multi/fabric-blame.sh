@@ -17,13 +17,13 @@ run timeout 60 "$R" mismatch 3
 ok $? "ranks that call different operations: the error names the ranks and their calls" || sed 's/^/# /' err
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" mismatch 3
 [ "$(grep -c 'rank 2 (.*) called all_gather f32 64 #21 where rank.* called all_reduce f32 sum 200000' err)" = 3 ]
-ok $? "the same between nodes" || sed 's/^/# /' err
+ok $? "between nodes the blame names the same two calls" || sed 's/^/# /' err
 for share in $(long && echo 4 2 1 || echo 4 1); do
     TERN_FABRIC_SHARE=$share run timeout 60 "$R" differ 4
     [ "$(grep -c 'rank 3 (.*) called all_gather f32 64 #21 where ranks 0-2 called all_reduce f32 sum 1000 on' err)" = 4 ]
     ok $? "at most $share sharing: all ranks that called the other operation are named" || sed 's/^/# /' err
 done
-for share in 4 2; do # all mapped by memory; told between nodes too
+for share in 4 2; do # all mapped by memory; messages between nodes too
     TERN_FABRIC_ALGORITHM=direct TERN_FABRIC_SHARE=$share run timeout 60 "$R" starve 4 2
     [ "$(grep -c 'rank 2 (.*) cannot go on: .*Too many open files; it was in all_reduce f32 sum 200000 #21' err)" = 4 ]
     ok $? "a rank without descriptors, at most $share sharing: all ranks know why" || sed 's/^/# /' err

@@ -4,7 +4,7 @@
 . "$ROOT/tests/lib/fabric.sh"
 R=$TOOLS/fabric-faults
 
-# Ranks that call different things: both calls and who made them, at once, on every rank.
+# Ranks that call different things: both calls and their ranks, at once, on every rank.
 declare -A last=([op]='all_gather f32 64' [type]='all_reduce i32 sum 4096'
     [count]='all_reduce f32 sum 4095' [root]='broadcast f32 4096 from 1')
 for share in $(long && echo 4 2 1 || echo 4 1); do

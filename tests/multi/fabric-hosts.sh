@@ -42,8 +42,8 @@ run env TERN_FABRIC_PROVIDER=tcp tern fabric info
 out_has 'provider: tcp: TERN_FABRIC_PROVIDER says so' "why this provider is said"
 run env FI_PROVIDER=shm tern fabric info
 out_has 'provider: shm: FI_PROVIDER names it first'
-# libfabric is loaded when it is needed, and of PSM's libraries, which hold up every start and bind it to
-# core 0, empty ones are taken where nobody asks for them.
+# libfabric is loaded when it is needed, and of PSM's libraries, which hold up every start and bind
+# it to core 0, empty ones are loaded where no program asks for them.
 begun() { LD_DEBUG=files "$@" 2>&1 | sed -n 's/.*calling init: //p'; }
 begun "$TOOLS/train-ranks" >libraries; begun tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce >>libraries
 grep -q libpmix libraries && ! grep -q libfabric libraries; ok $? "ranks of one node do without libfabric" || cat libraries

@@ -18,7 +18,7 @@ for case in '4:but its node is alive: the process is stopped or frozen' '2:but i
     TERN_DEADLINE=3 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 run timeout 100 "$R" busy 4 2 5500
     status 0 "one that writes a checkpoint has longer than the deadline, at most $share sharing"
     TERN_DEADLINE=6 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 4000
-    status 0 "and then the whole deadline for the step that follows, at most $share sharing"
+    status 0 "ranks wait the whole deadline for the next step, at most $share sharing"
     env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 6000 >out 2>err; rc=$?
     named 4 'rank 2 \(.*not come within the deadline of 2 s: it runs, and computes' && [ "$rc" = 3 ]
     words "one that computes for longer than it said is named before the usual deadline, at most $share sharing"

@@ -92,13 +92,13 @@ run timeout 60 tern bench fabric --peer mpi --ranks 2 -b 1K -e 1K -n 4 --op redu
 status 0
 row() { sqlite3 :memory: "select json_extract(cast(readfile('out') as text), '\$.rows[0].$1')"; }
 [ "$(row peer.setting) $(row peer.wrong)" = 'default 0' ] && [ "$(row ratio)" != "" ]
-ok $? "as JSON too"
+ok $? "bench --peer mpi prints JSON, too"
 run timeout 60 tern bench fabric --peer mpi --ranks 3 --in-place -b 1K -e 64K -f 64 -n 4 --peer-settings default
 status 0 "--in-place measures both in place"
 out_has '; in place'
 out_has 'values: 0 OK'
 mpi -n 2 tern bench fabric --peer mpi -b 8 -e 8 -n 2
-status 0 "inside mpirun"; out_has 'as started'
+status 0 "bench --peer mpi runs inside mpirun"; out_has 'as started'
 run tern bench fabric --peer mpi -e 8
 status 2; one_line; err_has "--ranks N"
 run tern bench fabric --peer mpi -d bf16 --ranks 2
@@ -121,8 +121,8 @@ train() { # FABRIC: digests in digests.FABRIC
 }
 train ofi
 train mpi
-[ -s digests.ofi ] && cmp -s digests.ofi digests.mpi; ok $? "the same weights, bit for bit"
-# Which steps are told depends on the time; the last one always is.
+[ -s digests.ofi ] && cmp -s digests.ofi digests.mpi; ok $? "libfabric and MPI give the same weights, bit for bit"
+# Which steps are printed depends on the time; the last one always is.
 awk 'NR == FNR {loss[$2] = $0; next} $2 in loss {n++; bad += loss[$2] != $0} END {exit bad || !n}' curve.ofi curve.mpi
-ok $? "the same losses" || sed 's/^/# /' curve.ofi curve.mpi
+ok $? "libfabric and MPI give the same losses" || sed 's/^/# /' curve.ofi curve.mpi
 tap_done

@@ -26,10 +26,10 @@ for r in $runs; do
 done
 is "$(sql cpt0-s2 "select count(*) from step where name like 'mix/%/general.tds/%'")" 0 "cpt0 has no general text"
 [ "$(sql cpt1-s2 "select count(*) from step where name like 'mix/%/general.tds/%'")" -gt 0 ]; ok $? "cpt1 has some"
-is "$(sed -n '/^at equal tokens/,/^$/s/^mean of 2: \(cpt[01]\)-s1 .*±.*/\1/p' work/spread.txt | tr '\n' ' ')" "cpt0 cpt1 " "the spread over seeds at equal tokens is told of both mixes" || cat work/spread.txt
+is "$(sed -n '/^at equal tokens/,/^$/s/^mean of 2: \(cpt[01]\)-s1 .*±.*/\1/p' work/spread.txt | tr '\n' ' ')" "cpt0 cpt1 " "the spread over seeds at equal tokens is printed for both mixes" || cat work/spread.txt
 
 mkdir first; cp work/figure-?.txt first
-figures; status 0 "once more"
+figures; status 0 "make figures runs a second time"
 is "$(cd first && cat figure-?.txt | cksum)" "$(cd work && cat figure-?.txt | cksum)" "the figures stay as they are"
 is "$(for r in base $runs; do sql $r "select count(*) from attempt"; done | tr '\n' ' ')" "1 1 1 1 1 " "what is done is not trained again"
 tap_done

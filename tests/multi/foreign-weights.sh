@@ -31,7 +31,7 @@ L=model.layers.0.self_attn
 while IFS='|' read -r name code word; do
     edit other "$code"; evaluate other; status 2 "$name"; err_has "$word"; one_line
     sed 's/^model: .*/model: {from: other, tokenizer: model}/; s/^checkpoint: .*/checkpoint: {dir: from, every: 1}/' run.yaml >from.yaml
-    run tern train from.yaml --set steps=2; status 2 "$name: nor is it trained"; err_has "$word"
+    run tern train from.yaml --set steps=2; status 2 "$name: a run from it is refused"; err_has "$word"
 done <<E2
 a bias|t['$L.q_proj.bias'] = ('F32', [32], f(*[1.0] * 32))|'$L.q_proj.bias'
 norms of queries|t['$L.q_norm.weight'] = ('F32', [8], f(*[1.0] * 8)); t['$L.k_norm.weight'] = t['$L.q_norm.weight']|holds 2 tensors

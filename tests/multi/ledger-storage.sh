@@ -1,5 +1,5 @@
 #!/bin/bash
-# The ledger's storage fails while a run goes on: training does not mind, and what is missing is told by
+# The ledger's storage fails while a run goes on: training does not mind, and what is missing is in
 # the end record, list, show, verify and the log.
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
@@ -46,5 +46,5 @@ grep -qx "[0-9]* records lost (steps $((kept + 1)) to 1500): No space left on de
 err_has "records lost (steps $((kept + 1)) to 1500): No space left on device"
 has cause "the ledger lacks records that rank0 could not write: " "so does the end record"
 has list " lost " "list has a column for it then"; has show "records that the storage did not take" "show a line"
-has verify "records lost (steps $((kept + 1)) to 1500)" "verify too"; is "$(tail -n 1 verify)" 0 "verify finds no damage after a full disk"
+has verify "records lost (steps $((kept + 1)) to 1500)" "verify names the lost steps"; is "$(tail -n 1 verify)" 0 "verify finds no damage after a full disk"
 tap_done

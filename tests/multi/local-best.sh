@@ -24,7 +24,7 @@ tiny_digests | cmp -s - weights; ok $? "with the weights of a run that was never
 back; mv checkpoints/step-00000002 checkpoints/step-00000002.bad-1
 both; status 0 "checkpoint.dir has a damaged one alone, by its name: the nodes' copy is taken"; err_has "going on after step 2 "
 back; harm checkpoints/step-00000002/shard-00001-of-00002.safetensors; harm "$(ls local/*/*/step-00000002/shard-00001*)"
-both --set launch.restarts=0; status 1 "it is damaged on the nodes, too: the run is refused"; err_has "none is whole"
+both --set launch.restarts=0; status 1 "a checkpoint that is damaged everywhere is refused"; err_has "none is whole"
 both --set launch.restarts=0; status 1 "a second time, as well"; err_has "holds 1 checkpoint, and none is whole"
 rm -rf checkpoints/*.bad-* local
 both; status 0 "a person removed it"; err_has "beginning from random weights"
@@ -53,14 +53,14 @@ is "$(sql slow "select count(*) from checkpoint where state = 'published'")" 0 "
 let_go; ended; status 0 "the run ends well"
 is "$(steps_in checkpoints | sed "s/^\(2 \)\?$best .*40 $/as it should be/")" "as it should be" "checkpoint.dir has the best evaluation's checkpoint and the last one"
 run tern ckpt show checkpoints/best; status 0; out_has "step $best,"
-tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "all that were published verify" || cat err2
+tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "all published checkpoints verify" || cat err2
 rm -rf checkpoints local
 # Killed meanwhile: the next attempt brings it, before the newest.
 hold 2 $here; begin killed "${local[@]}" --set launch.restarts=0
 until_true reached killed $((best + 5))
 kill -9 $pid; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
 is "$(steps_in checkpoints)" "" "a run is killed while the nodes alone have checkpoints"
-run tern run run.yaml --ranks 2 --set ledger.dir=killed "${local[@]}"; status 0 "it goes on"
+run tern run run.yaml --ranks 2 --set ledger.dir=killed "${local[@]}"; status 0 "a run whose nodes alone have checkpoints goes on"
 err_has "the nodes have the checkpoint of the best evaluation, step $best, and it was copied to checkpoint.dir"
 [ -d "checkpoints/$at" ]; ok $? "killed meanwhile: checkpoint.dir has the best evaluation's checkpoint in the end" || ls checkpoints
 run tern ckpt show checkpoints/best; status 0; out_has "step $best,"
@@ -70,5 +70,5 @@ run tern run run.yaml --ranks 2 --set ledger.dir=stop --set evaluate.every=1 --s
 status 0 "evaluate.stop ends a run with checkpoint.local"
 at=$(cat out err | sed -n 's/.*has not got better than .* of step \([0-9]*\) in .*/\1/p' | head -n 1)
 run tern ckpt show checkpoints/best; status 0; out_has "step $at,"
-is "$(ls local 2>&1)" "" "it leaves nothing on the nodes"
+is "$(ls local 2>&1)" "" "a run that is done leaves nothing on the nodes"
 tap_done

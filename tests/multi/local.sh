@@ -55,7 +55,7 @@ is "$(cat local/*/*/step-00000006/manifest.json checkpoints/step-00000006/manife
 run tern ckpt ls -P -n -o step,state,shards "local/$run_id/$node"; status 0 "a node's folder is listed"
 is "$(cat out)" "4|part|2/4
 6|part|2/4" "each checkpoint there is a part of one, with two of four shards"
-err_has "step-00000006: is one node's part (2 of 4 shards) of a local checkpoint" "it is told what a part is"
+err_has "step-00000006: is one node's part (2 of 4 shards) of a local checkpoint" "the refusal explains what a part is"
 is "$(cd "local/$run_id/$node" && tern ckpt ls --json . 2>/dev/null | grep -c '"shards_here": 2')" 2 "JSON has the number of a part's shards, too"
 cp -a checkpoints lacking; rm lacking/step-00000006/shard-00001*; run tern ckpt ls -P -n -o step,state lacking
 has out "6|broken" "in a folder of all ranks a checkpoint that lacks a shard is broken"; rm -r lacking
@@ -63,11 +63,11 @@ is "$(stat -c %a "local/$run_id/$node")" 700 "no other user reads them"
 cp -a local saved-local; cp -a checkpoints saved; cp -a stop saved-stop
 back() { rm -rf local checkpoints stop; cp -a saved-local local; cp -a saved checkpoints; cp -a saved-stop stop; }
 
-both stop "${args[@]}"; status 0 "it goes on"
-err_has "checkpoint level local: the nodes have step 6, the newest of $WORK/checkpoints" "it says that the nodes have its checkpoint"
+both stop "${args[@]}"; status 0 "a stopped run goes on from the nodes' files"
+err_has "checkpoint level local: the nodes have step 6, the newest of $WORK/checkpoints" "the log says that the nodes have the checkpoint"
 is "$(sql stop "select count(*) from event where kind = 'checkpoint' and text like 'checkpoint level local: %'")" 1 "so does an event in the ledger"
 tiny_digests | cmp -s - weights; ok $? "from the nodes' files it gets the weights of a run that was never stopped"
-tiny_curve stop | cmp -s - curve; ok $? "and its losses"
+tiny_curve stop | cmp -s - curve; ok $? "the run from the nodes' files has the same losses"
 
 back; rm -rf "checkpoints/step-00000006"
 both stop "${args[@]}"; status 0 "its newest checkpoint is removed from checkpoint.dir by hand"
@@ -108,14 +108,14 @@ rm -rf mirror
 
 # Of another run, under this one's id.
 back; rm -rf checkpoints
-both other "${args[@]}" --set checkpoint.keep_every=2 --set launch.stop_at=2; status 76 "another run"
+both other "${args[@]}" --set checkpoint.keep_every=2 --set launch.stop_at=2; status 76 "a first run stops with exit status 76"
 other=$(ls local | grep -v "$run_id"); rm -rf "local/$other"; mv "local/$run_id" "local/$other"
 both other "${args[@]}"; status 0 "the nodes have checkpoints of another run"
 err_has "the nodes' checkpoint of step 6 is passed over: it is of another run" "they are not taken"
 err_has "going on after step 2 "; tiny_digests | cmp -s - weights; ok $? "checkpoints of another run: the weights are right in the end"
 rm -rf local checkpoints
 
-# A folder that others can write to is believed by nobody.
+# A folder that others can write to is not trusted.
 back; chmod a+w "local/$run_id/$node"; rm -rf checkpoints/step-00000006
 both stop "${args[@]}"; err_has "is no folder that its user alone can write to" "a node's folder that others can write to is not read"
 rm -rf local checkpoints
@@ -123,7 +123,7 @@ rm -rf local checkpoints
 # Links that another user of the node may have put there lead nowhere.
 back; rm -rf checkpoints/step-00000006; mv "local/$run_id" elsewhere; ln -s "$PWD/elsewhere" "local/$run_id"
 both stop "${args[@]}"; status 0 "a link in place of the run's folder: the run ends well"
-err_has "is no folder that its user alone can write to" "a link in place of the run's folder: it is told"
+err_has "is no folder that its user alone can write to" "a link in place of the run's folder: the log says so"
 is "$(for n in $nodes; do steps_in "elsewhere/$n"; done)" "4 6 4 6 " "a link in place of the run's folder: nothing behind it is removed"
 tiny_digests | cmp -s - weights; ok $? "a link in place of the run's folder: the weights are right in the end"
 rm -rf local checkpoints elsewhere
@@ -134,7 +134,7 @@ TERN_FABRIC_SHARE=4 both stop "${args[@]}" ; rm -rf local checkpoints # one node
 err_has "checkpoint level shared: $WORK/checkpoints has step 2" "with other nodes those of before do not count"
 
 # The mirror gets what checkpoint.dir gets.
-both mirrored "${args[@]}" --set checkpoint.mirror=mirror; status 0 "with a mirror behind it"
+both mirrored "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a run with local folders and a mirror ends well"
 tern ckpt verify --full mirror/step-00000012 >/dev/null 2>err2; ok $? "the last checkpoint is in the mirror, too" || cat err2
 rm -rf checkpoints mirror
 
@@ -160,11 +160,11 @@ is "$(published slow)" "" "the ledger has none as published"
 for n in $nodes; do
     is "$(steps_in "local/$(ls local)/$n")" "2 10 " "node $n keeps the newest, and the one that is being copied"
 done
-is "$(ls checkpoints | grep step)" step-00000002.tmp-1 "one is copied at a time"
-let_go; ended; status 0 "then the run ends well"
+is "$(ls checkpoints | grep step)" step-00000002.tmp-1 "one checkpoint is copied at a time"
+let_go; ended; status 0 "the run with slow storage ends well"
 case $(published slow) in "2 "*"20 ") ;; *) false ;; esac
 ok $? "the one that was being copied is published, and the last one" || published slow
-tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "all that were published verify" || cat err2
+tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "all published checkpoints verify" || cat err2
 rm -rf checkpoints
 
 # checkpoint.keep_every: those steps are waited for.

@@ -72,7 +72,7 @@ run tern run run.yaml; status 0 "a mirror that cannot be written"; err_has 'has 
 id=$(ls ledger/runs)
 run tern ckpt mirror late --ledger ledger; status 75 "tern ckpt mirror"; err_has 'has no mirror: '; err_has '1 checkpoints of run'
 rm mirror; mkdir -p mirror/.step_10.$id.new; cp -p ck/step_10/1 mirror/.step_10.$id.new/; inode=$(stat -c %i mirror/.step_10.$id.new/1)
-run sh -c 'cd / && tern ckpt mirror late --ledger "$0"' "$WORK/ledger"; status 0 "then it can, from anywhere"
+run sh -c 'cd / && tern ckpt mirror late --ledger "$0"' "$WORK/ledger"; status 0 "ckpt mirror finishes a copy from another folder"
 out_has "$id: 1 copied to $WORK/mirror"; diff -r ck/step_10 mirror/step_10; ok $? "a whole copy"
 is "$(stat -c %i mirror/step_10/1)" "$inode" "a copy that the retention process began is continued"
 is "$(ls -A mirror)" step_10 "nothing is left aside"
@@ -86,7 +86,7 @@ run tern run run.yaml; status 0; is "$(ls -A mirror | paste -sd' ')" "step_10 st
 
 cd .. || exit 1
 rm -rf copies/step-*; run tern ckpt mirror tiny --ledger ledger; status 0 "tern's own checkpoints, too"
-[ -d copies/step-00000009 ] && [ "$(ls copies | wc -l)" = "$(ls -d checkpoints/step-* | wc -l)" ]; ok $? "all of them" || ls copies checkpoints
+[ -d copies/step-00000009 ] && [ "$(ls copies | wc -l)" = "$(ls -d checkpoints/step-* | wc -l)" ]; ok $? "all of tern's own checkpoints are copied" || ls copies checkpoints
 
 # ---- damaged, set aside, trained again: the copy of the damaged one gives way
 last=step-00000009
@@ -118,7 +118,7 @@ rc=$?; kill $pid; exit $rc
 S
     # LeakSanitizer gives up where a tracer is already.
     ASAN_OPTIONS=detect_leaks=0 run timeout 100 setsid -w bash slowly.sh checkpoints/$last; status 0 "a damaged copy is replaced also when the retention process is held up"
-    [ -d checkpoints/$last.bad-1 ] && ! grep 'has no mirror' err; ok $? "no complaint"
+    [ -d checkpoints/$last.bad-1 ] && ! grep 'has no mirror' err; ok $? "a checkpoint that has a mirror is not reported as without one"
     is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the manifest of the copy is that of the checkpoint"
 else
     skip "no strace"

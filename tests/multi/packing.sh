@@ -17,7 +17,7 @@ for packing in best-fit padded; do
         sed "s/^  packing: .*/  packing: $packing\n  isolate: $isolate/" concat.yaml >packed.yaml
         rm -rf checkpoints one two
         run tern run packed.yaml --ranks 1 --set ledger.dir=one
-        status 0 "$name: trains"
+        status 0 "$name: the packed run trains"
         err_has "data/train.tds: $packing: " "$name: the log tells of rows and padding"
         tiny_curve one >a
         rm -rf checkpoints

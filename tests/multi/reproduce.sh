@@ -24,7 +24,7 @@ cp run.yaml kept.yaml
 
 run tern run run.yaml --ranks 2 --set optimizer.lr=5e-3 --set 'data.train=[{path: data/train.tds, weight: 2}]'; status 0
 again "settings of the command line"
-is "$(wc -l <commands)" 1 "one command"
+is "$(wc -l <commands)" 1 "reproduce prints one command"
 rm -rf again again-*; run tern run again.yaml --set ledger.dir=again; status 0; curve again | cmp -s wanted -; ok $? "the recipe alone reproduces the run"
 run tern run again.yaml --set ledger.dir=again; err_has "nothing is left to do" "a reproduction has checkpoints of its own"
 
@@ -43,13 +43,13 @@ again "a recipe that changed in the middle"; is "$(wc -l <commands)" 2 "a run wh
 out_has "--accept" "the second of which asks for what the first's checkpoint is not"
 rm -rf ledger checkpoints
 run tern run run.yaml --set checkpoint.keep=9; status 0; rm -rf checkpoints/step-0000000{7,8}
-run tern run run.yaml --set checkpoint.keep=9 --set steps=10; status 0; has err "step 6" "that resumed where newer checkpoints are gone"
+run tern run run.yaml --set checkpoint.keep=9 --set steps=10; status 0; has err "step 6" "a run resumes where newer checkpoints are gone"
 again "an attempt that began before the end of the last"; has commands "launch.stop_at=6" "which ends there"
 
 rm -rf ledger checkpoints
 SLURM_ARRAY_TASK_ID=1 run tern run run.yaml --array optimizer.lr=1e-3,3e-3 --ranks 1; status 0
 again "a member of an array"; has again.yaml "lr: 3e-3" "with its values"
-run tern ledger reproduce -l ledger latest --json; python3 - out <<'P'; ok $? "as JSON"
+run tern ledger reproduce -l ledger latest --json; python3 - out <<'P'; ok $? "reproduce --json has the recipe"
 import json, sys
 j = json.load(open(sys.argv[1])); assert len(j["commands"]) == 1 and "lr: 3e-3" in j["recipe"], j
 P
@@ -60,15 +60,15 @@ printf '#!/bin/sh\necho "$@" >>said\n' >w.sh; chmod +x w.sh
 printf 'version: 1\nname: noted\nledger: {dir: ledger}\nworkload: {command: [./w.sh, "1"]}\n# on Monday:\n# --set workload.command=[./w.sh,"99"]\n' >noted.yaml
 run tern run noted.yaml; status 0; run tern ledger reproduce -l ledger latest; status 0
 out_has "command: [./w.sh, '1']" "a note at the end of the recipe is no setting that ran"
-run tern ledger list -l ledger -o name,'workload.command[1]'; status 0; ! grep -q 99 out; ok $? "and no value of it"
+run tern ledger list -l ledger -o name,'workload.command[1]'; status 0; ! grep -q 99 out; ok $? "ledger list shows no value of the note"
 run tern run noted.yaml --set 'name=lines' --set $'workload.command=[./w.sh, # as on Friday\n "5"]'; status 0 "a setting of two lines is taken"; is "$(tail -1 said)" 5 "a setting of two lines runs"
-run tern ledger reproduce -l ledger lines; status 0; out_has "command: [./w.sh, '5']" "is reproduced"; cp out again.yaml
-run tern run again.yaml; status 0; is "$(tail -1 said)" 5 "and runs again"
+run tern ledger reproduce -l ledger lines; status 0; out_has "command: [./w.sh, '5']" "a setting of two lines is reproduced"; cp out again.yaml
+run tern run again.yaml; status 0; is "$(tail -1 said)" 5 "a recipe that reproduce printed runs again"
 run tern ledger reproduce -l ledger lines --check; status 0 "the recipe's file counts as unchanged"
 
 # Texts that YAML must have in quotes come back as they are.
 rm -rf ledger
 printf 'version: 1\nname: odd\nledger: {dir: ledger}\nworkload: {command: [sh, -c, "printf \x27%%s\\\\n\x27 \\"$@\\" >got", "-", "a: b", "#x", "", "null", "~", "it\x27s", "{}", "- y", "%%", "é", "t\\tb", "1e3", "yes"]}\n' >odd.yaml
 run tern run odd.yaml; status 0; mv got first
-run tern ledger reproduce -l ledger latest; cp out again.yaml; run tern run again.yaml; status 0; cmp -s first got; ok $? "odd texts" || diff first got | sed 's/^/# /'
+run tern ledger reproduce -l ledger latest; cp out again.yaml; run tern run again.yaml; status 0; cmp -s first got; ok $? "a recipe with odd texts is reproduced" || diff first got | sed 's/^/# /'
 tap_done

@@ -63,11 +63,11 @@ folder_made() { [ -d checkpoints/step-00000005.tmp-1 ]; } # by the thread that w
 until_true folder_made && [ ! -e checkpoints/step-00000005 ]; ok $? "nothing is published before every rank has written" || { ls checkpoints; cat err; }
 [ "$(steps_done one)" = 10 ] && [ "$(ls -d checkpoints/step-* | wc -l)" = 1 ]; ok $? "the next save waits: one is under way at a time"
 is "$(published one)" "" "the ledger has no checkpoint that is not there"
-let_go; ended; status 0 "then the run ends well"
+let_go; ended; status 0 "the run with slow storage ends well"
 is "$(published one)" "5 10 12 " "the run has published each checkpoint"
 n=$(nice)
 is "$(head -n 1 folds) $(tail -n 1 folds)" "$((n < 9 ? n + 10 : 19)) $n" "a fold of the ledger beside training goes behind it, the last one does not"
-tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "which verify" || cat err2
+tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "the published checkpoints verify" || cat err2
 is "$(sql one "select count(*) from step where step = 5 and name in ('checkpoint_bytes', 'checkpoint_bytes_per_second', 'checkpoint_write_seconds', 'checkpoint_copy_seconds', 'checkpoint_stall_seconds')")" 5 "bytes, rate and seconds of a save are values of its step"
 value() { sql one "select value from step where step = $1 and name = 'checkpoint_$2'"; }
 sense() { # STEP CONDITION: of b(ytes), r(ate), w(ritten), c(opied), s(tall)
@@ -100,7 +100,7 @@ if strace -qq -o /dev/null -e trace=none true 2>/dev/null; then
     is "$(grep -c 'step-00000012' main)" 1 "the last save is the training thread's" || ls trace
     is "$(grep -c 'step-0000000[369]\|fdatasync(\|\.trash-' main)" 0 "no other save has the training thread look at a folder, remove one or sync" || grep 'step-0000000[369]\|fdatasync(\|\.trash-' main | sed 's/^/# /'
     is "$(cat trace/t.* | grep -c 'renameat2(.*\.tmp-1".*/step-0000000[369]".* = 0')" 3 "their names were put in place by others"
-    is "$(ls checkpoints | grep -c '^step')" 2 "and old ones were removed"
+    is "$(ls checkpoints | grep -c '^step')" 2 "old checkpoints were removed"
     rm -rf checkpoints trace
 else
     skip "the calls of the training thread: strace may not trace here"
@@ -140,7 +140,7 @@ hold 2
 begin four --set model='{from: bad}' --set checkpoint.every=2 --set optimizer.guard.stop_after=3 --set launch.restarts=0
 until_true reached four 3; let_go; ended
 status 1 "a run that fails while a checkpoint is written"; err_has "no update in 3 steps in a row, up to step 3"
-is "$(published four)" "2 " "that checkpoint is published all the same"
+is "$(published four)" "2 " "a run that fails publishes its checkpoint all the same"
 tern ckpt verify --full checkpoints/step-00000002 >/dev/null 2>err2; ok $? "the checkpoint of a run that fails meanwhile verifies" || cat err2
 rm -rf checkpoints
 
@@ -155,9 +155,9 @@ rm held-00000008
 until_true [ -d checkpoints/step-00000010.tmp-1 ]; ok $? "the next save begins"
 is "$(ls checkpoints | grep '^step-.*[0-9]$' | grep -v tmp | tr '\n' ' ')" "step-00000004 step-00000006 step-00000008 " "the newest two stay, and the best that the newest knows"
 kill -9 $pid; until_true sh -c "! pgrep -r DRST -s $pid"; ended; let_go
-run tern ckpt show checkpoints/best; status 0 "after kill -9 the best checkpoint is there"; out_has "step 4," "it is the newest at the best evaluation"
+run tern ckpt show checkpoints/best; status 0 "after kill -9 the best checkpoint is there"; out_has "step 4," "the best checkpoint is the newest at the best evaluation"
 run tern run run.yaml --ranks 2 --set ledger.dir=best "${best[@]}"; status 0 "a killed run with a best checkpoint goes on"
-is "$(ls checkpoints | grep -c tmp)" 0 "and leaves nothing half-written"
+is "$(ls checkpoints | grep -c tmp)" 0 "a killed run leaves nothing half-written"
 rm -rf checkpoints
 
 # One rank has no memory for the copy: none uses one, and training waits for its checkpoints.
@@ -173,8 +173,8 @@ rm -rf checkpoints
 for async in true false; do
     TEST_FULL=step-00000004.tmp-1/shard-00001 begin five-$async --set steps=8 --set checkpoint.every=2 --set checkpoint.keep=9 --set checkpoint.async=$async
     ended; status 0 "async $async: a checkpoint that cannot be written ends no run"
-    grep -q 'warning: step 4 was not saved, and training goes on: rank 1: .*No space left on device' err; ok $? "async $async: it is told, with rank and cause" || cat err
-    is "$(sql five-$async "select text from event where kind = 'save_failed'" | grep -c '^step 4 was not saved')" 1 "async $async: and in the ledger"
+    grep -q 'warning: step 4 was not saved, and training goes on: rank 1: .*No space left on device' err; ok $? "async $async: the failed save is reported, with rank and cause" || cat err
+    is "$(sql five-$async "select text from event where kind = 'save_failed'" | grep -c '^step 4 was not saved')" 1 "async $async: the ledger has the failed save"
     is "$(published five-$async)" "2 6 8 " "async $async: the next checkpoint is tried, and published"
     is "$(ls checkpoints | grep -c '^step-')" 3 "async $async: nothing is left of the one that failed"
     tiny_digests | cmp -s - weights; ok $? "async $async: the last one has the weights of a run without a failure"

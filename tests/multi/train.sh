@@ -32,15 +32,15 @@ status 0 "the newest checkpoint has flipped bytes: likewise"
 err_has "does not match its digest"
 tiny_digests | cmp -s - whole
 ok $? "the step of a checkpoint with flipped bytes is made again with the same weights"
-# A copy under a later step's name, and a link: nobody takes them for that step, with a supervisor or
-# without one.
+# A copy under a later step's name, and a link: no command takes them for that step, with a
+# supervisor or without one.
 for by in train run; do
     for how in "cp -r" "ln -s"; do
         long || [ "$by $how" != "run cp -r" ] || continue
         rm -rf checkpoints/*.bad-*; mv checkpoints/step-00000008 kept8
         $how "$([ "$how" = "ln -s" ] || echo checkpoints/)step-00000007" checkpoints/step-00000008
         run tern ckpt verify checkpoints/step-00000008; [ $rc != 0 ]; ok $? "$by: $how: tern ckpt verify sees it"
-        run tern $by run.yaml; status 0 "$by: $how"; err_has "going on after step 7 "
+        run tern $by run.yaml; status 0 "$by: a run trains where $how"; err_has "going on after step 7 "
         [ -e checkpoints/step-00000008.bad-1 ] || [ -L checkpoints/step-00000008.bad-1 ]; ok $? "$by: $how: the checkpoint under a later step's name is set aside"
         tiny_digests | cmp -s - whole; ok $? "$by: $how: the step is made"
         rm -rf kept8
@@ -75,7 +75,7 @@ for ranks in $(long && echo 1) 2; do
     status 76 "$ranks: stopped in the last evaluation, whose step has its checkpoint"
     run tern run long.yaml --ranks $ranks; status 0; err_has "going on after step 8"; err_has "step 8: held: perplexity"
     is "$(tern ledger sql -l ledger9 -r latest -n -P "select group_concat(step, ' ') from (select step from eval_effective order by step)")" "0 8" "$ranks: both are in the ledger"
-    tern ledger sql -l ledger9 -r latest -n -P "select abs(nll / tokens - $step0) < 1e-9 from eval_effective where step = 0" | grep -q 1; ok $? "$ranks: that of step 0 is the first model's"
+    tern ledger sql -l ledger9 -r latest -n -P "select abs(nll / tokens - $step0) < 1e-9 from eval_effective where step = 0" | grep -q 1; ok $? "$ranks: step 0 has the perplexity of the first model"
     run tern run long.yaml --ranks $ranks; status 0; err_has "nothing is left"; grep -q perplexity err; [ $? = 1 ]; ok $? "$ranks: started once more it evaluates nothing"
 done
 run tern run long.yaml --ranks 2 --set steps=9 --set data.held_out='[{name: held, path: data/test.tds}]'; status 0
@@ -135,7 +135,7 @@ n=$(tern ledger sql --ledger ledger4 -r latest -n -P "select count(distinct step
 [ "$n" = $((at + 3)) ]; ok $? "every step from 0 to $((at + 2)) is evaluated" || echo "# $n"
 rm -rf checkpoints
 
-# A rank on another node dies: the others leave word of whom they waited for.
+# A rank on another node dies: the others' dumps name the rank that they waited for.
 TERN_FABRIC_SHARE=1 tern run run.yaml --ranks 2 --set ledger.dir=ledger5 --set steps=4000 --set launch.restarts=0 2>err & pid=$!
 tiny_wait_step 2 $pid
 victim=$(for p in /proc/[0-9]*; do # of the run's ranks, that with number 1
@@ -206,7 +206,7 @@ status 0 "a run whose config.json is gone goes on with the checkpoint's"; err_ha
 cp was.json model/config.json
 rm -rf checkpoints
 
-# Where the rate falls to the last step, another last step is told.
+# Where the rate falls to the last step, another last step is reported.
 run tern train run.yaml --set steps=2 --set schedule.kind=constant --set schedule.min_lr=0
 run tern train run.yaml --set steps=4 --set schedule.kind=constant --set schedule.min_lr=0
 err_has "step 4/4"; ! grep -q 'the run had' err; ok $? "a constant rate: nothing to tell"
@@ -219,13 +219,13 @@ run tern train run.yaml --set steps=4 --set checkpoint.keep=9
 rm -rf checkpoints/step-0000000[34]
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger10 --set steps=6
 err_has "the run had 4 steps and has 6 now: step 3 goes on" && err_has "where it was to be"
-[ "$(grep -c 'the run had' err)" = 1 ]; ok $? "another last step is told by one of the ranks"
+[ "$(grep -c 'the run had' err)" = 1 ]; ok $? "one of the ranks reports another last step"
 rm -rf checkpoints
 
 # What is refused before it begins takes no attempt's number: the ledger's have no hole.
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=2
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set optimizer.lr=2e-3
-status 2 "another run's recipe is refused"; err_has "are not those" && one_error
+status 2 "the recipe of another run is refused"; err_has "are not those" && one_error
 run tern train run.yaml --set optimizer.lr=2e-3
 status 2 "another run's recipe is refused by the trainer alone"
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=3
@@ -252,11 +252,11 @@ status 2; err_has "cut.tds"; one_error
 # Two ranks see the same samples as one: the same curve within rounding, and the same bits twice.
 rm -rf checkpoints
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger2
-status 0 "two ranks"
+status 0 "tern run trains on two ranks"
 tiny_curve ledger2 >two
 rm -rf checkpoints
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger1
-status 0 "one rank under tern run"
+status 0 "tern run trains on one rank"
 tiny_curve ledger1 >one
 [ "$(wc -l <one)" = 8 ] && paste one two | awk '{d = $1 - $2; if (d < 0) d = -d; if (!($1 > 0) || d > 1e-4 * $1) bad = 1} END {exit bad}'
 ok $? "1 and 2 ranks: the same 8 losses within 1e-4" || paste one two | sed 's/^/# /'

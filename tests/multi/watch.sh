@@ -58,7 +58,7 @@ run tern train run.yaml --profile one.json --set steps=2
 status 0; err_has "one.json: where the time of step 2 went"
 run "$TOOLS/trace-check" one.json
 status 0; cp out spans
-[ "$(counts 0 forward) $(counts 0 backward) $(counts 0 send)" = "4 4 " ]; ok $? "one rank sends no message"
+[ "$(counts 0 forward) $(counts 0 backward) $(counts 0 send)" = "4 4 " ]; ok $? "one rank alone sends no message"
 rm -rf checkpoints
 run env TERN_FABRIC_SHARE=1 TERN_TRAIN_PROFILE=zero.json tern run run.yaml --ranks 2 --set ledger.dir=ledger2 --set parallel.zero=1
 status 0 "two ranks without shared memory run"

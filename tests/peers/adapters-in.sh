@@ -16,7 +16,7 @@ if venv trainers 'torch, transformers' torch transformers accelerate lightning r
     "$VENV/bin/python" fields.py "$ROOT/core/convert/peft_in.c" >fields 2>log || tail -3 log
     sed 's/^/# /' fields
     is "$(sed -n 's/^unknown: *//p' fields)" "" "every field of PEFT's LoraConfig is understood, harmless or refused"
-    [ "$(sed -n 's/.* fields //p' fields)" -gt 30 ]; ok $? "its fields were compared"
+    [ "$(sed -n 's/.* fields //p' fields)" -gt 30 ]; ok $? "the check compared the fields of LoraConfig"
 else
     skip "no newest PEFT: it is not there and cannot be installed"
 fi

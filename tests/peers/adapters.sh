@@ -16,7 +16,7 @@ run tern run run.yaml --set model.init_std=0.1; status 0; run tern ckpt export c
 all="targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]"
 while read -r name lora; do
     run tern run run.yaml --set name=$name --set checkpoint.dir=$name --set 'model={from: base}' --set steps=3 --set "lora={$lora}"
-    status 0 "$name: $lora"
+    status 0 "$name: a run trains with $lora"
     for s in 1 2 3; do run tern ckpt export $name/step-0000000$s -o $name-peft$s; status 0; done
     run tern ckpt merge $name/latest -o $name-hf; status 0
     run tern ckpt merge $name/latest -o $name-half --dtype bf16; status 0
@@ -82,7 +82,7 @@ for name in ("lora", "rslora", "dora"):
 PY
 "$VENV/bin/python" weights.py >said 2>err || sed 's/^/# /' err
 [ "$(wc -l <said)" = 12 ]; ok $? "numpy ran to its end"
-tell() { while read -r verdict what; do [ "$verdict" = ok ]; ok $? "$1: $what"; done < <(sed 's/^not ok/not_ok/' said); }
+tell() { while read -r verdict what; do [ "$verdict" = ok ]; ok $? "$1: adapters agree in $what"; done < <(sed 's/^not ok/not_ok/' said); }
 tell numpy
 
 # PEFT, of a release that works with Debian's PyTorch.

@@ -47,17 +47,17 @@ for unit in "${units[@]}"; do
     (cd "$ROOT" && TERN_BUILD=$WORK/o timeout 900 qemu-aarch64-static -L "$root" "$WORK/o/tests/unit/$unit") >"$unit.out" 2>&1 </dev/null
     counted=$(grep -c '^ok' "$unit.out") last=$(grep -E '^1\.\.' "$unit.out")
     grep '^not ok' "$unit.out" | grep -vE "$not_here" >bad
-    [ -n "$last" ] && [ ! -s bad ]; ok $? "unit/$unit: $counted" || tail -n 5 bad "$unit.out" | sed 's/^/# /'
+    [ -n "$last" ] && [ ! -s bad ]; ok $? "unit/$unit passes on arm64: $counted" || tail -n 5 bad "$unit.out" | sed 's/^/# /'
 done
 
 tiny_make 2>/dev/null
 export TERN_BLAS=$lib/openblas-openmp/libopenblas.so.0
-run arm64 o/bin/tern-train run.yaml; status 0 "trains"
+run arm64 o/bin/tern-train run.yaml; status 0 "tern train trains on arm64"
 err_has 'armv8 kernels'
 unset TERN_BLAS
 perplexity() { sed -n 's/.*step 8: held: perplexity \([0-9.]*\) .*/\1/p' "$1"; }
 perplexity err >arm
-run tern ckpt verify checkpoints/latest; status 0 "its checkpoint verifies on this machine"
+run tern ckpt verify checkpoints/latest; status 0 "a checkpoint of arm64 verifies on this machine"
 rm -rf checkpoints
 run tern train run.yaml; status 0
 paste -d' ' arm <(perplexity err) | awk 'NF == 2 && $1 > 1 && $1 / $2 < 1.0001 && $2 / $1 < 1.0001 {good = 1} END {exit !good}'

@@ -40,5 +40,5 @@ while IFS= read -r line; do
     *) echo "$line" ;;
     esac
 done <result
-[ $rc = 0 ]; ok $? "both were read" || tail -5 err
+[ $rc = 0 ]; ok $? "both layouts were read" || tail -5 err
 tap_done

@@ -14,7 +14,7 @@ export PYTHONPATH=$ROOT/tests/lib PYTHONDONTWRITEBYTECODE=1
 build() { tern data build -t "$T" "$@" 2>err; rc=$?; cmd="build $*"; }
 same() { # KIND OPTIONS...
     local kind=$1 form; shift; rm -f jsonl.tds
-    build -o jsonl.tds "$@" $kind.jsonl; status 0 "$kind.jsonl $*"
+    build -o jsonl.tds "$@" $kind.jsonl; status 0 "tern data build reads $kind.jsonl $*"
     for form in saved large.arrow datasets.jsonl; do
         rm -f other.tds; build -o other.tds "$@" $kind.$form; status 0 "$kind.$form is read: $*"
         is "$(python3 -c 'import tds; print(tds.same("jsonl.tds", "other.tds"))')" True "$kind.$form gives what JSONL gives: $*"

@@ -31,7 +31,7 @@ steps=$(long && echo 1000000 || echo 100000)
 id=$(made long 1e-4 0.1 "$steps"); tern ledger fold "$id"
 begun=$(date +%s); tern ledger report long -o long.html >/dev/null; ok $? "a page of $steps steps"
 bound $(($(date +%s) - begun)) 40 "seconds for the page of a run of $steps steps"
-[ "$(stat -c %s long.html)" -lt 1000000 ]; ok $? "it is less than a million bytes" || stat -c %s long.html
+[ "$(stat -c %s long.html)" -lt 1000000 ]; ok $? "the page has less than a million bytes" || stat -c %s long.html
 python3 "$ROOT/tests/peers/report.py" page.html odd.html bare.html ends.html long.html "$steps" . >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems
 while read -r line; do
     case $line in "ok "*) ok 0 "${line#ok }" ;; "not ok "*) ok 1 "${line#not ok }" ;; *) echo "$line" ;; esac

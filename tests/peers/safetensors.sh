@@ -98,12 +98,12 @@ PY
 "$VENV/bin/python" heads.py >heads.said 2>err || sed 's/^/# /' err
 [ "$(wc -l <heads.said)" = "$(wc -l <cases)" ]; ok $? "the validator read every header"
 while read -r verdict what; do
-    [ "$verdict" = ok ]; ok $? "safetensors: $what"
+    [ "$verdict" = ok ]; ok $? "safetensors agrees in $what"
 done < <(sed 's/^not ok/not_ok/' heads.said)
 "$VENV/bin/python" peer.py >said 2>err || sed 's/^/# /' err
 [ "$(wc -l <said)" = 8 ]; ok $? "the peer ran to its end" || sed 's/^/# /' err
 while read -r verdict what; do
-    [ "$verdict" = ok ]; ok $? "safetensors: $what"
+    [ "$verdict" = ok ]; ok $? "safetensors agrees in $what"
 done < <(sed 's/^not ok/not_ok/' said)
 "$T" same hf theirs; ok $? "a file that safetensors wrote reads back"
 tap_done

@@ -93,7 +93,7 @@ with Browser() as b:
     faults = [f for f in b.faults]
     say(not faults, "the console, exceptions and the page's policy have nothing to say", faults)
     os.kill(int(server), signal.SIGTERM)
-    say(until(b, "document.body.innerText.includes('No news since')"), "a server that is gone is told")
+    say(until(b, "document.body.innerText.includes('No news since')"), "a server that is gone is reported")
     say(b.eval("document.querySelectorAll('section').length") > 3, "and what was there stays")
 P
 python3 drive.py "$ROOT" "$(cat told)" "$going" "$other" $server $(cat more) >lines 2>problems; ok $? "the browser went through all of it" || tail -5 problems

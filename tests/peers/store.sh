@@ -42,7 +42,7 @@ is "$(cut -f2 list | sort | uniq -c | tr -s ' ')" " 5 300000" "the list has five
 is "$(cat got)" none "a deleted object is gone"
 "$tool" put s3://corpora/large large >pushed 2>err
 ok $? "a file of three parts" || cat err
-is "$(cut -d' ' -f1,2 pushed)" "12000000 12000000" "all of it was sent"
+is "$(cut -d' ' -f1,2 pushed)" "12000000 12000000" "all bytes of the file were sent"
 "$tool" get s3://corpora/large >got && cmp -s large got
 ok $? "a file of three parts comes back"
 "$tool" uploads s3://corpora/parts >got 2>err

@@ -52,5 +52,5 @@ for board in "board", "after":
     say(sessions == [(1, 3)], f"{board}: the second attempt's session starts at step 3")
 P
 tap_lines < <("$VENV/bin/python" -I read.py 2>log || { sed 's/^/# /' log; echo "not ok - TensorBoard reads the files"; })
-[ "$tap_n" -ge 10 ]; ok $? "both folders were compared" || tail -5 log
+[ "$tap_n" -ge 10 ]; ok $? "TensorBoard's values of both folders were compared" || tail -5 log
 tap_done

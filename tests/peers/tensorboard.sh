@@ -59,7 +59,7 @@ is "$(tern ledger sql -r latest -n -P "select group_concat(step || ':' || printf
     "$(cat want)" "simple values are those that TensorBoard shows"
 is "$(tern ledger sql -r latest -n -P "select count(*) from step where name = 'train/loss'")" 6 "nan is a value"
 is "$(value train/both)" "1:1.0 2:2.0 3:3.0 4:4.0 5:5.0" "a value of add_scalars has its folder's name"
-is "$(value val/both)" "1:101.0 2:102.0 3:103.0 4:104.0 5:105.0" "and so has the other, apart from it"
+is "$(value val/both)" "1:101.0 2:102.0 3:103.0 4:104.0 5:105.0" "a second value of add_scalars has its own folder's name"
 is "$(value eval_loss)" "1:2.5 2:1.5 3:0.5" "tensors, as TensorFlow 2 writes them"
 is "$(value learning_rate | cut -d' ' -f1)" "1:0.0001" "a name with a space"
 is "$(tern ledger sql -r latest -n -P "select group_concat(distinct name) from step" | tr , '\n' | sort | tr '\n' ' ')" "eval_loss learning_rate train/both train/loss val/both " "nothing else, nor what an earlier attempt left"

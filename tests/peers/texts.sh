@@ -35,7 +35,7 @@ PY
     for n in 1 2; do is "$(ids --field body.text --threads $n saved)" "$(ids s2orc-2020.want.jsonl)" "a field of its column with $n threads"; done
     tac s2orc-2020.want.jsonl >turned.jsonl; is "$(ids turned)" "$(ids turned.jsonl)" "chosen rows, in their order"
     is "$(ids both/train)" "$(ids s2orc-2020.want.jsonl)" "one split of several"
-    run tern data encode -t "$T" both; status 2 "several splits"; err_has 'both/train, both/test'
+    run tern data encode -t "$T" both; status 2 "a data set of several splits is refused"; err_has 'both/train, both/test'
 else
     skip "the Python package datasets is not there and cannot be installed"
 fi

@@ -111,7 +111,7 @@ try() { # NAME SCRIPT METRICS OPTIONS broken|whole
     [ "$5" = whole ] || touch break
     export TERN_LEDGER=$WORK/$1/ledger OPTIONS=$4
     printf 'version: 1\nname: %s\nledger: {dir: %s}\nlaunch: {restarts: 2}\nworkload: {command: %s, metrics: [%s]}\n' "$1" "$TERN_LEDGER" "${COMMAND:-[python3, $2]}" "$3" >run.yaml
-    run tern run run.yaml; status 0 "$1, $5"
+    run tern run run.yaml; status 0 "a run of the trainer ends well: $1, $5"
     read -r there missing wrong < <(python3 compare.py 2>compared)
     is "$wrong" 0 "$1, $5: no value at a step that is not its own"
     [ "$wrong" = 0 ] || cat compared
@@ -121,23 +121,23 @@ contains() { case $1 in *"$2"*) ok 0 "$3" ;; *) ok 1 "$3: '$1'" ;; esac; }
 
 for how in whole broken; do
     try bar hf.py hf '{}' $how; is "$missing" 0 "hf with its progress bar: every value is there"
-    try accumulates hf.py hf '{"gradient_accumulation_steps": 2, "logging_steps": 3, "max_steps": 21}' $how; is "$missing" 0 "with accumulation, too"
+    try accumulates hf.py hf '{"gradient_accumulation_steps": 2, "logging_steps": 3, "max_steps": 21}' $how; is "$missing" 0 "hf with gradient accumulation: every value is there"
     # The bar of an evaluation that is as long as training's.
     try same hf.py hf '{"max_steps": 20, "eval_steps": 2, "logging_steps": 1, "per_device_eval_batch_size": 1, "eval_on_start": true}' $how
     is "$missing" 1 "an evaluation's bar of the same length changes nothing; before the first step there is no step"; word "workload.metrics: hf: "
-    try none hf.py hf '{"disable_tqdm": true}' $how; is "$there" 0 "without a bar nothing"; word "workload.metrics: hf: "
+    try none hf.py hf '{"disable_tqdm": true}' $how; is "$there" 0 "hf without a progress bar: no value is recorded"; word "workload.metrics: hf: "
 done
 TALKS=1 try talks hf.py hf '{}' broken; is "$missing" 0 "dicts that a callback prints come to no other step"
 # Stdout that comes later than the bar on stderr, and both together.
 COMMAND='[sh, -c, "python3 hf.py | tee train.log"]' try tee hf.py hf '{}' whole
 COMMAND='[sh, -c, "python3 hf.py 2>&1 | tee train.log"]' try both hf.py hf '{}' whole; is "$missing" 0 "both streams through one pipe keep their order"
 COMMAND='[sh, -c, "python3 hf.py | sort"]' try held hf.py hf '{}' whole; is "$there" 0 "dicts that a filter holds back get no step"; word "workload.metrics: hf: "
-COMMAND='[env, -u, PYTHONUNBUFFERED, python3, hf.py]' try buffered hf.py hf '{}' whole; is "$there" 0 "nor do those in a buffer"; word "workload.metrics: hf: "
+COMMAND='[env, -u, PYTHONUNBUFFERED, python3, hf.py]' try buffered hf.py hf '{}' whole; is "$there" 0 "dicts that a buffer holds back get no step"; word "workload.metrics: hf: "
 for how in whole broken; do
     try validates pl.py lightning '{"tells": true, "validates": true}' $how; is "$missing" 0 "a validation's value stands once, at its step"; word "workload.metrics: lightning: "
     try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "workload.metrics: lightning: "
-    try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "one that shows global_step does"
-    try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "with accumulation, too"
+    try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "Lightning's bar with global_step gives every value"
+    try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "Lightning with gradient accumulation: every value is there"
     try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "lightning with rich's bar: no value is taken"; word "the trainer finished, but no output matched workload.metrics"
 done
 tap_done

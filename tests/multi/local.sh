@@ -106,14 +106,16 @@ both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a person remove
 err_has "going on after step 2 " "the mirror's copies of what a person removed do not come back"
 rm -rf mirror
 
-# Of another run, under this one's id.
-back; rm -rf checkpoints
-both other "${args[@]}" --set checkpoint.keep_every=2 --set launch.stop_at=2; status 76 "a first run stops with exit status 76"
-other=$(ls local | grep -v "$run_id"); rm -rf "local/$other"; mv "local/$run_id" "local/$other"
-both other "${args[@]}"; status 0 "the nodes have checkpoints of another run"
-err_has "the nodes' checkpoint of step 6 is passed over: it is of another run" "they are not taken"
-err_has "going on after step 2 "; tiny_digests | cmp -s - weights; ok $? "checkpoints of another run: the weights are right in the end"
-rm -rf local checkpoints
+if long; then
+    # Of another run, under this one's id.
+    back; rm -rf checkpoints
+    both other "${args[@]}" --set checkpoint.keep_every=2 --set launch.stop_at=2; status 76 "a first run stops with exit status 76"
+    other=$(ls local | grep -v "$run_id"); rm -rf "local/$other"; mv "local/$run_id" "local/$other"
+    both other "${args[@]}"; status 0 "the nodes have checkpoints of another run"
+    err_has "the nodes' checkpoint of step 6 is passed over: it is of another run" "they are not taken"
+    err_has "going on after step 2 "; tiny_digests | cmp -s - weights; ok $? "checkpoints of another run: the weights are right in the end"
+    rm -rf local checkpoints
+fi
 
 # A folder that others can write to is not trusted.
 back; chmod a+w "local/$run_id/$node"; rm -rf checkpoints/step-00000006
@@ -128,10 +130,12 @@ is "$(for n in $nodes; do steps_in "elsewhere/$n"; done)" "4 6 4 6 " "a link in 
 tiny_digests | cmp -s - weights; ok $? "a link in place of the run's folder: the weights are right in the end"
 rm -rf local checkpoints elsewhere
 
-# Other ranks: nodes that have all files serve them, too.
-back; rm -rf checkpoints/step-0000000[46]; rm -f local/*/*/*/flushed
-TERN_FABRIC_SHARE=4 both stop "${args[@]}" ; rm -rf local checkpoints # one node, which lacks the other's shards
-err_has "checkpoint level shared: $WORK/checkpoints has step 2" "with other nodes those of before do not count"
+if long; then
+    # Other ranks: nodes that have all files serve them, too.
+    back; rm -rf checkpoints/step-0000000[46]; rm -f local/*/*/*/flushed
+    TERN_FABRIC_SHARE=4 both stop "${args[@]}" ; rm -rf local checkpoints # one node, which lacks the other's shards
+    err_has "checkpoint level shared: $WORK/checkpoints has step 2" "with other nodes those of before do not count"
+fi
 
 # The mirror gets what checkpoint.dir gets.
 both mirrored "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a run with local folders and a mirror ends well"

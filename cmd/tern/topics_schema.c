@@ -13,7 +13,7 @@ const char topic_ledger_schema[] =
     "The first reads what was folded, the second also newer records.\n"
     "\n"
     "# VERSIONS\n"
-    "PRAGMA application_id is 0x7465726e (\"tern\") in both files, PRAGMA user_version is 6. It\n"
+    "PRAGMA application_id is 0x7465726e (\"tern\") in both files, PRAGMA user_version is 7. It\n"
     "grows when a table, a view or a column is added or changes its meaning; columns are added\n"
     "behind those that are there. An older tern refuses a file of a newer version, with both\n"
     "numbers, and leaves it as it is; any sqlite3 reads it. A newer tern reads older files,\n"

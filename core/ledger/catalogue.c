@@ -231,6 +231,14 @@ static int refresh_run(struct refresh *r, const char *run_id, const struct sourc
         *r->changed = true;
         rc = tern_ledger_catalogue_take(r->db, run_id, run, &now, err);
     }
+    if (rc < 0 && run && tern_ledger_db_damaged(run)) {
+        tern_warn("%s: %s; the spools are read instead", path, sqlite3_errmsg(run));
+        sqlite3_close(run);
+        run = NULL;
+        rc = tern_ledger_fold_spools(r->ledger_dir, run_id, &run, err);
+        if (rc == 0)
+            rc = tern_ledger_catalogue_take(r->db, run_id, run, &now, err);
+    }
     sqlite3_close(run);
     free(path);
     return rc < 0 ? -1 : 0;

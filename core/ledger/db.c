@@ -7,6 +7,7 @@
 #include "core/base/str.h"
 #include "core/ledger/calls.h"
 #include "core/ledger/homes.h"
+#include "core/ledger/pages.h"
 #include "core/ledger/parts.h"
 #include "core/ledger/schema.h"
 
@@ -24,7 +25,11 @@
 static const int64_t max_bytes = (int64_t)16 << 30;
 
 /* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
-enum { VERSION_STRICT = 2, VERSION_WITHOUT_SPANS = 3 };
+enum {
+    VERSION_STRICT = 2,
+    VERSION_WITHOUT_SPANS = 3,
+    VERSION_TABLES = 6, /* has today's tables, and the run.db no seal */
+};
 
 int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
 {
@@ -157,12 +162,16 @@ static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t
                       struct tern_ledger_db_stamp *stamp)
 {
     *version = tern_ledger_db_int(db, "PRAGMA user_version", -1);
+    if (*version < 0 && tern_ledger_db_damaged(db)) {
+        tern_warn("%s: is damaged, or was changed; the spools are read instead", path);
+        return 1;
+    }
     if (tern_ledger_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
         tern_ledger_db_int(db, "SELECT count(*) FROM sqlite_master", 0) == 0) {
         tern_warn("%s: is no ledger database; the spools are read instead", path);
         return 1;
     }
-    if (*version >= TERN_SCHEMA_VERSION)
+    if (*version >= VERSION_TABLES)
         stamp->other_tables = !same_schema(db, schema);
     if (*version > TERN_SCHEMA_VERSION) {
         stamp->newer = *version;
@@ -173,6 +182,10 @@ static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t
         return 1;
     }
     stamp->older = *version < TERN_SCHEMA_VERSION;
+    if (!stamp->older && strcmp(schema, tern_schema_run) == 0 && !tern_ledger_pages_sealed(db)) {
+        tern_warn("%s: is damaged, or was changed; the spools are read instead", path);
+        return 1;
+    }
     return *version >= VERSION_STRICT ? 0 : 1;
 }
 
@@ -231,14 +244,15 @@ static char *uri(const char *path)
     return b.data;
 }
 
-int tern_ledger_db_open_any(const char *path, sqlite3 **out, struct tern_err *err)
+/* `vfs` NULL: SQLite's own. */
+static int open_file(const char *path, const char *vfs, sqlite3 **out, struct tern_err *err)
 {
     sqlite3 *db = NULL;
     char *u = uri(path);
 
     tern_ledger_calls();
     int rc =
-        sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+        sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, vfs);
     free(u);
     if (rc != SQLITE_OK) {
         tern_ledger_db_fail(db, err, path);
@@ -249,6 +263,11 @@ int tern_ledger_db_open_any(const char *path, sqlite3 **out, struct tern_err *er
     sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL, NULL);
     *out = db;
     return 0;
+}
+
+int tern_ledger_db_open_any(const char *path, sqlite3 **out, struct tern_err *err)
+{
+    return open_file(path, /* vfs= */ NULL, out, err);
 }
 
 static int open_snapshot(const char *path, const char *schema, sqlite3 **out, int64_t *version,
@@ -278,7 +297,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     if (stamp->bytes > max_bytes)
         return tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have",
                             path, (long long)stamp->bytes);
-    if (tern_ledger_db_open_any(path, &db, err) < 0)
+    if (open_file(path, tern_ledger_pages_vfs(), &db, err) < 0)
         return -1;
     int rc = check_kind(db, path, schema, version, stamp);
     if (rc != 0) {

@@ -4,11 +4,11 @@
  *                                     fsync of run.db.tmp-X, rename to run.db, fsync of the folder
  *
  *     +---------------------------------------------+---------------------+---------------+
- *     | SQLite's header: application_id, version 5  | tables of schema.h  | views on them |
+ *     | SQLite's header: application_id, version 7  | tables of schema.h  | views on them |
  *     +---------------------------------------------+---------------------+---------------+
  *
- * run.db may end in parts of curves (parts.h), and ledger.db in a seal of 16 bytes, behind the
- * pages that SQLite counts:
+ * Behind the pages that SQLite counts, run.db has a seal of each page (pages.h), and may have parts
+ * of curves (parts.h).  ledger.db, which is read whole, has a seal of 16 bytes there:
  *
  *     +----------+------------------------------------+------------------------------+
  *     | ternseal | CRC-32C of the pages (LE)          | 0                            |

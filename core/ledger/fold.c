@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/ledger/apply.h"
 #include "core/ledger/files.h"
-#include "core/ledger/parts.h"
+#include "core/ledger/pages.h"
 #include "core/ledger/schema.h"
 
 #include <errno.h>
@@ -175,7 +175,8 @@ int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *d
         sqlite3_finalize(st);
         return -1;
     }
-    while (!*gone && sqlite3_step(st) == SQLITE_ROW) {
+    int step = SQLITE_DONE, rc = 0;
+    while (!*gone && (step = sqlite3_step(st)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(st, 0);
         bool there = false;
         for (size_t i = 0; name && i < files.n && !there; i++)
@@ -183,9 +184,11 @@ int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *d
                     files.files[i].bytes >= (uint64_t)sqlite3_column_int64(st, 1);
         *gone = name && !there;
     }
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        rc = tern_ledger_db_fail(db, err, "ledger");
     tern_ledger_spool_files_free(&files);
     sqlite3_finalize(st);
-    return 0;
+    return rc;
 }
 
 /* ---------------------------------------------------------------- publishing */
@@ -265,7 +268,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_st
     char *dir = tern_fs_dirname(path);
     struct stat st;
     mode_t bits = TERN_AGAIN(stat(dir, &st)) == 0 ? st.st_mode & 0777 : 0700;
-    int rc = tern_ledger_db_publish(db, path, dir, bits, tern_ledger_parts_write, base, err);
+    int rc = tern_ledger_db_publish(db, path, dir, bits, tern_ledger_pages_finish, base, err);
 
     free(dir);
     return rc;
@@ -372,10 +375,11 @@ int tern_ledger_fold_light(const char *ledger_dir, const char *run_id, sqlite3 *
         rc = tern_ledger_db_open(path, tern_schema_run, &old, &stamp, err);
     if (rc == 1 && stamp.newer)
         rc = pass_newer(ledger_dir, run_id, path, &stamp, err);
-    if (rc == 0 && stamp.older) { /* in today's tables */
+    if (rc == 0 && stamp.older) { /* without a seal: from the spools, where they are all there */
+        free(path);
         sqlite3_close(old);
-        old = NULL;
-        rc = tern_ledger_db_load(path, tern_schema_run, &old, &stamp, err);
+        sqlite3_close(db);
+        return tern_ledger_fold_whole(ledger_dir, run_id, out, err);
     }
     for (const char *const *t = tables; rc == 0 && *t; t++) {
         char *select = tern_strf("SELECT * FROM %s", *t);

@@ -1,11 +1,11 @@
 /* Parts of curves: what a picture of a long run needs of every 128 points.
  *
- * They are made from run.db's rows whenever it is published, and stand behind SQLite's pages, which
- * SQLite and a tern that does not know them pass over:
+ * They are made from run.db's rows whenever it is published, and stand behind SQLite's pages and
+ * their seal (pages.h), which SQLite and a tern that does not know them pass over:
  *
- *     +-------+------------------------------------+-----+-------------------+------+
- *     | pages | parts of a metric in one attempt   | ... | index             | foot |
- *     +-------+------------------------------------+-----+-------------------+------+
+ *     +----------------+------------------------------------+-----+-------------------+------+
+ *     | pages and seal | parts of a metric in one attempt   | ... | index             | foot |
+ *     +----------------+------------------------------------+-----+-------------------+------+
  *
  *     part   72 bytes: from, to, first_step, last_step, first, last, low, high (8 each),
  *            finite (4), 0 (4)
@@ -47,7 +47,7 @@ void tern_ledger_part_add(struct tern_ledger_part *p, int64_t step, double value
  * another: parameters 1 to 4. */
 extern const char tern_ledger_parts_rows[];
 
-/* Append the parts of `db` to the file `fd` of its pages: a tern_ledger_db_finish. */
+/* Append the parts of `db` to the file `fd`, behind its pages and their seal. */
 int tern_ledger_parts_write(sqlite3 *db, int fd, const char *path, struct tern_err *err);
 /* Does run.db, which was opened where it lies, have parts that are damaged or do not say what its
  * rows say? */

@@ -8,7 +8,7 @@
 
 enum {
     TERN_SCHEMA_APPLICATION = 0x7465726e, /* "tern": file(1) and PRAGMA application_id show it */
-    TERN_SCHEMA_VERSION = 6,              /* user_version, of both files */
+    TERN_SCHEMA_VERSION = 7,              /* user_version, of both files */
 };
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which

@@ -287,7 +287,9 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
                         path, (long long)stamp.newer, TERN_SCHEMA_VERSION);
     } else if (rc == 1 && stamp.bytes) {
         v.check.damaged++;
-        tern_buf_printf(findings, "%s: is no run's database. Make it again: tern ledger fold\n",
+        tern_buf_printf(findings,
+                        "%s: is no run's database, is damaged, or was changed. Make it again: tern "
+                        "ledger fold\n",
                         path);
     }
     rc = check_spools(&v, ledger_dir, run_id, db, err);

@@ -23,13 +23,16 @@ reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.go
 altered() { chmod 644 "$1"; sqlite3 -cmd ".dbconfig defensive off" "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
 endless='AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, x, x, x, x, x, x, x, x FROM c'
 
+rows_of() { sqlite3 ledger/ledger.db 'select * from run; select * from attempt order by 2; select * from checkpoint order by path'; }
+rows_of >rows
 while IFS='|' read -r name sql; do
-    case $name in *end | 'a trigger' | *none) ;; *) long || continue ;; esac
+    case $name in *end | 'a trigger' | *none | forged*) ;; *) long || continue ;; esac
     reset; altered $r/run.db "$sql"; cmp -s run.good $r/run.db && echo "# not altered: $name"
     run tern ledger verify; status 1 "run.db, $name: verify finds it"
     answers >now; cmp -s right now; ok $? "run.db, $name: the answers are the spools'" || { head -3 said; diff right now | head -5; }
     tern ledger fold 2>said; run tern ledger verify; status 0 "run.db, $name: the next fold makes it again" || cat said out
     [ -e $r/run.db.bad ]; ok $? "run.db, $name: what was there is kept"
+    rows_of >now; cmp -s rows now; ok $? "run.db, $name: the next fold brings no such row into ledger.db" || diff rows now
 done <<L
 a view under a table's name, without end|DROP TABLE event; CREATE VIEW event $endless;
 a view under a view's name|DROP VIEW step; CREATE VIEW step AS SELECT 1 AS step, 'loss' AS name, 2.5 AS value, 1 AS attempt, 0 AS wall_ns;
@@ -37,6 +40,15 @@ a trigger|CREATE TRIGGER t AFTER INSERT ON param BEGIN DELETE FROM run; END;
 a table more|CREATE TABLE more(x);
 a table less|DROP TABLE param;
 without its checks|UPDATE sqlite_master SET sql = 'CREATE TABLE param(attempt, name, value, wall_ns, PRIMARY KEY(attempt, name)) WITHOUT ROWID' WHERE name = 'param';
+forged value|UPDATE point SET value = 99 WHERE step = 3;
+forged name|UPDATE run SET name = 'evil';
+forged outcome|UPDATE attempt SET outcome = 'failed', cause = 'evil';
+forged, and a row less|DELETE FROM point WHERE step = 3;
+forged state of a checkpoint|UPDATE checkpoint SET state = 'deleted';
+forged evaluation|UPDATE eval SET nll = 1.0, ppl_token = 1.0;
+forged, and written anew|UPDATE point SET value = 99 WHERE step = 3; VACUUM;
+forged in WAL mode|PRAGMA journal_mode = WAL; UPDATE run SET name = 'evil';
+forged, with many rows|WITH RECURSIVE c(x) AS (SELECT 300 UNION ALL SELECT x + 1 FROM c LIMIT 9000) INSERT INTO point SELECT 1, 1, x, 1.0, 0, 1 FROM c;
 a schema that is none|UPDATE sqlite_master SET sql = 'CREATE TABLE' WHERE name = 'point';
 L
 while IFS='|' read -r name sql; do
@@ -67,8 +79,19 @@ d.executescript("PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CR
 P
 answers >now; cmp -s right now; ok $? "a catalogue whose rows have no ids gives the right answers"
 
-# Bits anywhere: no reader crashes or hangs, and what verify passes changes no answer.
-flips=$(long && echo 200 || echo 10)
+# A file of the version before had no seal: its rows hold where the spools have lost them, and only there.
+older() { altered $r/run.db "$1 VACUUM; PRAGMA user_version = 6;"; }
+reset; older "UPDATE point SET value = 99 WHERE step = 3; UPDATE run SET name = 'evil'; UPDATE attempt SET outcome = 'failed';"
+answers >now; cmp -s right now; ok $? "a forged run.db of an older version: the answers are the spools'" || { head -3 said; diff right now | head -5; }
+run tern ledger verify; status 1 "a forged run.db of an older version: verify finds it"
+run tern ledger fold; status 0; rows_of >now; cmp -s rows now && run tern ledger verify && [ "$rc" = 0 ]; ok $? "a forged run.db of an older version: the next fold makes it again" || cat out
+reset; older ""; mv $r/spool/1 gone
+answers >now; cmp -s right now; ok $? "a run.db of an older version that is the only copy is read" || { head -3 said; diff right now | head -5; }
+run tern ledger fold; status 0; answers >now; cmp -s right now && [ ! -e $r/run.db.bad ]; ok $? "a fold takes all of such a run.db" || diff right now | head -5
+mv gone $r/spool/1
+
+# Bits anywhere in both files: no reader crashes or hangs, every answer is right, and what verify passes is no change.
+flips=$(long && echo 2000 || echo 10)
 cat >flip.py <<'P'
 import random, sys
 good, to, seed = open(sys.argv[1], 'rb').read(), sys.argv[2], int(sys.argv[3])
@@ -82,15 +105,19 @@ passed=0 crashed=0 wrong=0 quick='select count(*), sum(step), total(value), min(
 asked() { timeout 60 tern ledger list -P -n; timeout 60 tern ledger sql -r latest -P -n "$quick"; timeout 60 tern ledger show -P -n --attempts; timeout 60 tern ledger show -c -P -n; } 2>said
 reset; asked >right
 for ((i = 0; i < flips; i++)); do
-    rm -f $r/run.db; python3 flip.py run.good $r/run.db $i
+    f=$r/run.db k=run.good
+    ((i % 2)) && f=ledger/ledger.db k=ledger.good
+    reset; rm -f $f; python3 flip.py $k $f $i
+    asked >now
+    cmp -s right now || { wrong=$((wrong + 1)); echo "# flip $i of ${f##*/}: another answer"; diff right now | head -3 | sed 's/^/# /'; }
     timeout 60 tern ledger verify >verified 2>&1; rc=$?
-    [ $rc -lt 124 ] || { crashed=$((crashed + 1)); echo "# flip $i: verify ended with $rc"; }
-    asked >now; bad=$?
+    [ $rc -lt 124 ] || { crashed=$((crashed + 1)); echo "# flip $i of ${f##*/}: verify ended with $rc"; }
+    [ $rc = 0 ] && passed=$((passed + 1)) && echo "# flip $i of ${f##*/}: verify says ok"
     grep -qE 'Segmentation|Aborted|Sanitizer' said verified && crashed=$((crashed + 1)) && echo "# flip $i: $(head -1 said)"
-    if [ $rc = 0 ]; then passed=$((passed + 1)); cmp -s right now || { wrong=$((wrong + 1)); echo "# flip $i: passes, and answers otherwise"; diff right now | head -3 | sed 's/^/# /'; }; fi
 done
-[ $crashed = 0 ]; ok $? "$flips times bits flipped in run.db: nothing crashes or hangs"
-[ $wrong = 0 ]; ok $? "the $passed that verify passes change no answer"
+[ $crashed = 0 ]; ok $? "$flips times bits flipped in run.db or ledger.db: nothing crashes or hangs"
+[ $wrong = 0 ]; ok $? "with flipped bits every answer is the spools'"
+[ $passed = 0 ]; ok $? "verify finds all of the flipped bits"
 
 # Where the spools are not whole run.db is the only copy of what it holds.
 reset; mv $r/spool/1 gone
@@ -139,9 +166,12 @@ chmod 600 $r; printf '\125' | dd of=$r bs=1 seek=$(($(stat -c %s $r) - 5000)) co
 pictures >now; cmp -s every now; ok $? "plot: where parts of curves are damaged, pictures are those from every value" || diff every now | head -20
 run tern ledger verify; status 1 "verify finds the damage"; has out "its parts of curves, from which pictures are drawn, are not what its rows say"
 run tern ledger fold; status 0; run tern ledger verify; status 0 "the next fold makes these parts again"
+chmod 600 $r; sqlite3 $r 'update point set value = 99 where step between 1000 and 1500'
+pictures >now; cmp -s every now; ok $? "plot: values that SQL updated are in no picture" || diff every now | head -20
+run tern ledger fold; status 0
 sqlite3 -readonly $r ".backup copy.db"; chmod 600 $r; cp copy.db $r
 pictures >now; cmp -s every now; ok $? "plot: a copy by sqlite3, which has no parts of curves, is drawn from every value"
-run tern ledger verify; status 0 "verify takes such a copy for no damage"
+run tern ledger verify; status 1 "verify finds that such a copy is not what tern wrote"
 run tern ledger fold; status 0; is "$(tail -c 40 $r | head -c 8)" ternpart "the next fold makes its parts"
 
 tap_done

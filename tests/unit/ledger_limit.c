@@ -3,7 +3,7 @@
 #include "tests/unit/ledger.h"
 
 #include "core/ledger/fold.h"
-#include "core/ledger/parts.h"
+#include "core/ledger/pages.h"
 #include "core/ledger/schema.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void forge(const char *run, const char *sql)
 
     if (tern_ledger_db_load(path, tern_schema_run, &db, &stamp, &err) != 0 ||
         tern_ledger_db_exec(db, sql, &err) < 0 || sqlite3_changes(db) == 0 ||
-        tern_ledger_db_publish(db, path, of, 0755, tern_ledger_parts_write, &stamp, &err) != 0)
+        tern_ledger_db_publish(db, path, of, 0755, tern_ledger_pages_finish, &stamp, &err) != 0)
         ok(0, "not forged: %s: %s", sql, err.text);
     sqlite3_close(db);
     free(of);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,41 @@ enum {
     ASK_S = 120,  /* SlurmctldTimeout: after that a second controller answers */
     ALIVE_S = 3 * TERN_CKPT_HEARTBEAT_S, /* an attempt elsewhere with a later heartbeat lives */
 };
+
+/* ------------------------------------------------------------------ the job's output */
+
+/* Slurm gives the batch script the mode that it was submitted with, if any. */
+static bool is_emptied(void)
+{
+    const char *mode = getenv("SLURM_OPEN_MODE");
+    bool append = true;
+
+    if (mode)
+        return *mode == 't';
+    return tern_slurm_file_append_load(&append, NULL) == 0 && !append;
+}
+
+static bool is_file(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+void tern_run_requeue_check_output(const struct tern_place *place)
+{
+    const char *restarts = getenv("SLURM_RESTART_COUNT");
+    struct tern_slurm_job *job = NULL;
+
+    if (!place->slurm || (restarts && strcmp(restarts, "0") != 0) ||
+        (!is_file(STDOUT_FILENO) && !is_file(STDERR_FILENO)) ||
+        tern_slurm_job_load(place->job, &job, NULL) < 0)
+        return;
+    if (job->batch && job->requeue && is_emptied())
+        tern_warn("when Slurm queues this job again, it empties the output file. Submit with "
+                  "--open-mode=append, as `tern submit` does.");
+    tern_slurm_job_free(job);
+}
 
 /* ------------------------------------------------------------------ the job's time is up */
 

@@ -6,6 +6,10 @@
 
 #include "core/run/attempt.h"
 
+/* Warn, before a job's first attempt, when Slurm would empty the output file as it queues the job
+ * again. */
+void tern_run_requeue_check_output(const struct tern_place *place);
+
 /* Called when the ranks have ended.  When this process or Slurm stopped them for the job's time
  * limit, a preemption or a reservation that takes its nodes, set result->outcome and why to that.
  * Then queue the job again, if Slurm allows it, the recipe allows it (launch.at_time_limit) and

@@ -368,6 +368,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
     s.recipe_text = tern_run_recipe_text(options);
     tern_run_watch_signals(&s.signals);
     sigprocmask(SIG_BLOCK, &s.signals, &s.old_mask);
+    tern_run_requeue_check_output(&s.place);
     s.watchers = tern_run_watchers_start(&s.place, options->recipe->launch.spares);
     for (bool more = true; more;) {
         struct tern_run_attempt a = {

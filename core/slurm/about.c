@@ -129,6 +129,17 @@ void tern_slurm_about_free(struct tern_slurm_about *a)
     free(a);
 }
 
+int tern_slurm_file_append_load(bool *ret_append, struct tern_err *err)
+{
+    slurm_conf_t *conf = load(err);
+
+    if (!conf)
+        return -1;
+    *ret_append = conf->job_file_append != 0;
+    tern_slurm_release_conf_free(conf);
+    return 0;
+}
+
 int tern_slurm_tcp_timeout_load(int *ret_s, struct tern_err *err)
 {
     slurm_conf_t *conf = load(err);

@@ -80,6 +80,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .suspended = suspended(from),
             .preempt = from->preempt_time,
             .requeue = from->requeue != 0,
+            .batch = from->batch_flag != 0,
             .reservation = tern_slurm_text(from->resv_name),
             .name = tern_slurm_text(from->name),
             .partition = tern_slurm_text(from->partition),

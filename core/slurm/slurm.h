@@ -51,6 +51,8 @@ struct tern_slurm_about {
 };
 int tern_slurm_about_load(struct tern_slurm_about **about, struct tern_err *err);
 void tern_slurm_about_free(struct tern_slurm_about *about);
+/* JobFileAppend: a job that is queued again appends to its output, unless it says otherwise. */
+int tern_slurm_file_append_load(bool *ret_append, struct tern_err *err);
 /* TCPTimeout: seconds for a connection from one of Slurm's programs to another. */
 int tern_slurm_tcp_timeout_load(int *ret_s, struct tern_err *err);
 
@@ -79,6 +81,7 @@ struct tern_slurm_job {
     int64_t suspended;                        /* seconds of a running job, between start and end */
     time_t preempt;                           /* when it was warned of preemption; 0: it was not */
     bool requeue;                             /* may be requeued */
+    bool batch;                               /* has a batch script */
     char *reservation;                        /* that it runs in; "" for none */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
     char *admin_comment;                      /* likewise */

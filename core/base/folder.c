@@ -186,3 +186,18 @@ void tern_fs_temp_sweep(const char *path)
     free(start);
     free(dir);
 }
+
+int tern_fs_sync_above(const char *path, const char *top, struct tern_err *err)
+{
+    char *at = tern_strdup(path);
+    int rc = 0;
+
+    while (rc == 0 && strlen(at) > strlen(top)) {
+        char *up = tern_fs_dirname(at);
+        rc = tern_fs_sync_dir(up, err);
+        free(at);
+        at = up;
+    }
+    free(at);
+    return rc;
+}

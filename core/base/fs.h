@@ -73,6 +73,9 @@ int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct 
 int tern_fs_sync_dir(const char *dir, struct tern_err *err);
 /* The same for the folder that holds `path`. */
 int tern_fs_sync_parent(const char *path, struct tern_err *err);
+/* The same for each folder from the one that holds `path` up to `top`, above it: after a
+ * tern_fs_mkdirs below `top`. */
+int tern_fs_sync_above(const char *path, const char *top, struct tern_err *err);
 
 /* mkdir -p; fine when it is there already. */
 int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err);

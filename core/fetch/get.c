@@ -417,18 +417,21 @@ static int place_all(struct job *j, struct tern_err *err)
             continue;
         char *place = tern_fs_join(j->dir, j->l->files[i].path), *waits = staged_at(j, i);
         char *above = tern_fs_dirname(place);
+        const bool is_new = !tern_fs_exists(above);
         int rc = tern_fs_mkdirs(above, 0777, err);
         if (rc == 0 && tern_fs_rename(waits, place, /* only_new= */ false) < 0)
             rc = tern_err_sys(err, "%s: cannot get its name", place);
         if (rc == 0)
             rc = tern_fs_sync_dir(above, err);
+        if (rc == 0 && is_new)
+            rc = tern_fs_sync_above(above, j->dir, err);
         free(above);
         free(place);
         free(waits);
         if (rc < 0)
             return -1;
     }
-    return clear_staging(j, err);
+    return tern_fs_sync_parent(j->dir, err) < 0 ? -1 : clear_staging(j, err);
 }
 
 /* Is `fd` still the file of that name?  A fetch that ended has removed it. */

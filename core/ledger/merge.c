@@ -127,6 +127,7 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
 {
     char *from = tern_fs_join(m->from, f->name), *to = tern_fs_join(m->to, f->name);
     char *folder = tern_fs_dirname(to);
+    const bool is_new = !tern_fs_exists(folder);
     struct tern_fs_new new = {0};
     uint64_t bytes = 0;
     int fd = open_plain(from, &bytes, err), rc = fd < 0 ? -1 : 0;
@@ -146,6 +147,8 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
         rc = tern_fs_new_commit(&new, err);
     else if (new.path)
         tern_fs_new_abort(&new);
+    if (rc == 0 && is_new)
+        rc = tern_fs_sync_above(folder, m->to, err);
     if (fd >= 0)
         close(fd);
     free(folder);

@@ -117,6 +117,7 @@ static void test_ledger(void)
 {
     char id[TERN_ULID_SIZE], *ledger = in_work("ledger"), *to = in_work("other"), *made = NULL;
     struct tern_ledger_merged merged;
+    int files = 0;
     uint64_t n;
 
     tern_ledger_ulid_new(id);
@@ -133,6 +134,8 @@ static void test_ledger(void)
     const int at = disk_find(0, "rename", run);
     char *above = tern_fs_dirname(run);
     ok(checked(at >= 0 && disk_synced(above, at, -1)), "a merged run's name is durable");
+    ok(checked(at >= 0 && tree_synced(run, at, &files)) && files > 0,
+       "a merged run's files and folders are durable before it has its name");
     tern_ledger_spool_step(s, 2, &(struct tern_ledger_value){"loss", 1}, 1, &err);
     tern_ledger_spool_close(s, &err);
     disk_clear();
@@ -203,6 +206,8 @@ static void test_fetch(void)
        "both are fetched: %s", err.text);
     ok(checked(placed("rename", one)) && checked(placed("rename", two)),
        "a fetched file is durable before its name, and that after");
+    ok(checked(disk_synced(dir, disk_find(0, "rename", two), -1) && disk_synced(work, 0, -1)),
+       "the names of the folders that a fetch makes are durable");
     tern_fetch_list_free(&l);
     free(two), free(one), free(in), free(dir);
 }

@@ -51,6 +51,46 @@ static void loop(void)
        "rules apply in their order, and only where they should");
 }
 
+/* ------------------------------------------------------------------ words */
+
+static bool on_n1(const char *hosts, const char *node)
+{
+    return strcmp(hosts, "n1") == 0 && strcmp(node, "n1") == 0;
+}
+
+static void words(void)
+{
+    struct tern_rules_expected has = {-1, -1, -1, -1};
+    struct tern_rules_folder folder;
+    struct tern_err err = {0};
+    char list[400] = "";
+
+    ok(tern_rules_listed("efa,nic", "nic") && tern_rules_listed("nic,efa", "nic"),
+       "a list names a check, wherever it stands");
+    ok(!tern_rules_listed("nicer,efa", "nic") && !tern_rules_listed("nic", "nicer"),
+       "a longer word of a list is another check");
+    ok(tern_rules_ids_check("efa,nic", "x", &err) == 0 &&
+           tern_rules_ids_check("efa,ni", "x", &err) < 0,
+       "half a check's name is refused");
+    ok(tern_rules_folder_read("/fsx:10G", "x", &folder, &err) == 0 &&
+           folder.need_bytes == 10ull << 30 && strcmp(folder.dir, "/fsx") == 0,
+       "a folder and the space that it must have");
+    ok(tern_rules_folder_read("fsx", "x", &folder, &err) < 0, "a relative folder is refused");
+    ok(tern_rules_folder_read("/fsx:many", "x", &folder, &err) < 0,
+       "a size that is none is refused");
+    for (int i = 0; i < TERN_RULES_MAX_FOLDERS; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s/f%d", i ? "," : "", i);
+    ok(tern_rules_folders_check(list, "x", &err) == 0, "as many folders as there may be");
+    strcat(list, ",/more");
+    ok(tern_rules_folders_check(list, "x", &err) < 0, "a folder too many is refused");
+    ok(tern_rules_expected_read("n1:neuron=16;n2:neuron=2,efa=8;memory=7", "x", on_n1, "n1", &has,
+                                &err) == 0 &&
+           has.neuron == 16 && has.efa == -1 && has.memory_mib == 7,
+       "what is expected of other nodes is not expected of this one");
+    ok(tern_rules_expected_check("neuron=16,efas=8,memory=7", "x", &err) < 0,
+       "a misspelt expectation is refused");
+}
+
 /* ------------------------------------------------------------------ rules of a node */
 
 static struct tern_health_expected expected;
@@ -151,6 +191,7 @@ int main(void)
     unsetenv("TERN_FABRIC_PROVIDER");
     rows();
     loop();
+    words();
     node();
     mounts();
     return tap_done();

@@ -93,13 +93,16 @@ static int add(struct side *s, const struct bench_pass *pass, struct tern_err *e
     return 0;
 }
 
-/* All sides once, ours first. */
+/* All sides once, ours first.  TERN_USAGE: a file was refused, with words on stderr. */
 static int one_round(struct bench *b, struct tern_err *err)
 {
     struct bench_pass pass;
+    int rc = bench_pass_ours(&b->o, &pass, err);
 
-    if (bench_pass_ours(&b->o, &pass, err) < 0 || add(&b->ours, &pass, err) < 0)
-        return -1;
+    if (rc == 0)
+        rc = add(&b->ours, &pass, err);
+    if (rc != 0)
+        return rc;
     for (int k = 0; k < b->n_peers; k++) {
         struct side *p = &b->peers[k];
         if (p->last.cannot[0])

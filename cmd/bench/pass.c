@@ -101,7 +101,8 @@ static char **words(const char *const *first, const struct bench_pass_options *o
     return argv;
 }
 
-/* Wait for the process `pid`; its CPU time.  -1 when it failed. */
+/* Wait for the process `pid`; its CPU time.  -1 when it failed; TERN_USAGE, with `err`, when it ended
+ * with that. */
 static int end(pid_t pid, const char *name, double *ret_cpu, struct tern_err *err)
 {
     struct rusage usage;
@@ -119,7 +120,9 @@ static int end(pid_t pid, const char *name, double *ret_cpu, struct tern_err *er
         return tern_err_set(err, TERN_FAILED, "%s was ended by signal %d (%s)", name,
                             WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (WEXITSTATUS(status) != 0)
-        return tern_err_set(err, TERN_FAILED, "%s failed; its output stands above", name);
+        tern_err_set(err, TERN_FAILED, "%s failed; its output stands above", name);
+    if (WEXITSTATUS(status) != 0)
+        return WEXITSTATUS(status) == TERN_USAGE ? TERN_USAGE : -1;
     *ret_cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
     return 0;
@@ -174,8 +177,10 @@ int bench_pass_ours(const struct bench_pass_options *o, struct bench_pass *ret_p
     pass.seconds = seconds() - from;
     free(argv);
     free(program);
-    if (rc < 0 || digest(o->set, &pass, err) < 0)
-        return -1;
+    if (rc == 0)
+        rc = digest(o->set, &pass, err);
+    if (rc != 0)
+        return rc;
     *ret_pass = pass;
     return 0;
 }
@@ -241,7 +246,7 @@ int bench_pass_peer(const struct bench_pass_options *o, const char *peer,
     if (pid < 0)
         goto done;
     whole = listen_to(f, from, &pass);
-    rc = end(pid, peer, &cpu, err);
+    rc = end(pid, peer, &cpu, err) == 0 ? 0 : -1;
     if (rc == 0 && !whole)
         rc = tern_err_set(err, TERN_FAILED, "it said something else than token_peers.py says");
     if (rc < 0)

@@ -34,7 +34,7 @@ struct bench_pass {
 /* From now on SIGINT, SIGTERM and SIGHUP make the pass under way fail. */
 void bench_pass_catch_signals(void);
 
-/* `tern data build` to o->set. */
+/* `tern data build` to o->set.  TERN_USAGE when it refused a file: it has said why. */
 int bench_pass_ours(const struct bench_pass_options *o, struct bench_pass *ret_pass,
                     struct tern_err *err);
 /* The library `peer`, by its Python module's name. */

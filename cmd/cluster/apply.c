@@ -45,15 +45,11 @@ static bool has_other_default(const struct tern_apply *a, const struct tern_layo
     return a->other_default && !ours;
 }
 
-/* The text of the layout's nodes, from the newest backup where `path` is NULL. */
-static int make_text(struct tern_apply *a, const char *path, const char *vars, struct tern_err *err)
+/* The text of the layout's nodes, from the newest backup where `l` is NULL. */
+static int make_text(struct tern_apply *a, const struct tern_layout *l, struct tern_err *err)
 {
-    if (!path)
-        return tern_apply_use_backup(a, err);
-    struct tern_layout *l = cluster_load_layout(path, vars, err);
-    int rc = l ? tern_layout_nodes_text(l, !has_other_default(a, l), &a->text, err) : -1;
-    tern_layout_free(l);
-    return rc;
+    return l ? tern_layout_nodes_text(l, !has_other_default(a, l), &a->text, err)
+             : tern_apply_use_backup(a, err);
 }
 
 static void print_changes(const struct tern_apply *a)
@@ -109,20 +105,20 @@ static void print_done(const struct tern_apply *a, const struct tern_apply_done 
         printf("restart slurmd on every node, too: its way to the others is as old as its start\n");
 }
 
-static int apply(struct tern_apply *a, const char *path, struct tern_err *err)
+static int apply(struct tern_apply *a, const struct tern_layout *l, struct tern_err *err)
 {
     const struct tern_apply_options o = {
         .init = init, .restart = restart_command, .timeout_s = timeout_s};
     struct tern_apply_done done;
 
-    if (make_text(a, path, apply_vars, err) < 0 || tern_apply_plan(a, err) < 0)
+    if (make_text(a, l, err) < 0 || tern_apply_plan(a, err) < 0)
         return -1;
     if (tern_apply_is_done(a)) {
         print_has(a, "nothing to do: ");
         return 0;
     }
     if (dry_run)
-        print_diff(a, path ? path : "the newest backup");
+        print_diff(a, l ? l->path : "the newest backup");
     print_changes(a);
     fflush(stdout);
     if (tern_apply_check(a, &o, err) < 0)
@@ -142,26 +138,36 @@ static int run_apply(int n, char **args, struct tern_err *err)
     if (undo ? n != 0 : n != 1)
         return tern_err_set(err, TERN_USAGE,
                             undo ? "--undo takes no LAYOUT." : "which LAYOUT? Or give --undo.");
-    if (tern_apply_open(&a, /* lock= */ !dry_run, err) < 0)
+    struct tern_layout *l = undo ? NULL : cluster_load_layout(args[0], apply_vars, err);
+    if (!undo && !l)
         return -1;
-    int rc = apply(&a, undo ? NULL : args[0], err);
-    tern_apply_close(&a);
+    int rc = tern_apply_open(&a, /* lock= */ !dry_run, err);
+    if (rc == 0) {
+        rc = apply(&a, l, err);
+        tern_apply_close(&a);
+    }
+    tern_layout_free(l);
     return rc;
 }
 
 static int run_drift(int n, char **args, struct tern_err *err)
 {
+    struct tern_layout *l = cluster_load_layout(args[0], drift_vars, err);
     struct tern_apply a;
     int rc = -1;
 
     (void)n;
-    if (tern_apply_open(&a, /* lock= */ false, err) < 0)
+    if (!l)
         return -1;
-    if (make_text(&a, args[0], drift_vars, err) == 0 && tern_apply_compare_now(&a, err) == 0) {
+    if (tern_apply_open(&a, /* lock= */ false, err) < 0)
+        goto out;
+    if (make_text(&a, l, err) == 0 && tern_apply_compare_now(&a, err) == 0) {
         print_changes(&a);
         rc = a.changes.n ? TERN_FAILED : 0;
     }
     tern_apply_close(&a);
+out:
+    tern_layout_free(l);
     return rc;
 }
 

@@ -400,8 +400,12 @@ static int report(const struct smoke *s)
 static int smoke_here(struct tern_err *err)
 {
     struct smoke s = {0};
-    int rc = find_nodes(&s, err);
+    int rc = tern_fs_check_folder(where ? where : ".", /* or_none= */ false, err);
 
+    if (rc == 0 && ledger)
+        rc = tern_fs_check_folder(ledger, /* or_none= */ true, err);
+    if (rc == 0)
+        rc = find_nodes(&s, err);
     if (rc == 0)
         rc = prepare(&s, err);
     if (rc == 0)

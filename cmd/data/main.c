@@ -8,6 +8,7 @@
 #include "core/base/progress.h"
 #include "core/base/str.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -260,6 +261,8 @@ static int read_ids(const char *path, struct tern_buf *raw, struct tern_err *err
     size_t n;
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
 
+    if (!f && errno == ENOENT)
+        return tern_err_set(err, TERN_USAGE, "%s: there is no such file", path);
     if (!f)
         return tern_err_sys(err, "%s: cannot open", path);
     while ((n = fread(piece, 1, sizeof piece, f)) > 0)

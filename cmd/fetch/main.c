@@ -95,6 +95,8 @@ static int run_fetch(int n_args, char **args, struct tern_err *err)
     sigaction(SIGTERM, &sa, NULL);
     if (threads > 32)
         return tern_err_set(err, TERN_USAGE, "--threads %" PRId64 "; allowed are 0 to 32", threads);
+    if (out && tern_fs_check_folder(out, /* or_none= */ true, err) < 0)
+        return -1;
     if (tern_fetch_list(args[0], &how, &list, err) < 0)
         return -1;
     if (list_only)

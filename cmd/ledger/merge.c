@@ -113,6 +113,8 @@ static int run(int n_args, char **args, struct tern_err *err)
         tern_err_set(err, TERN_USAGE, "%s: is no ledger: it has no folder 'runs'", args[0]);
         goto out;
     }
+    if (tern_fs_check_folder(show.ledger, /* or_none= */ true, err) < 0)
+        goto out;
     if (tern_ledger_home(show.ledger, TERN_LEDGER_UMASK, &g.to, err) < 0)
         goto out;
     rc = n_args > 1 ? merge_named(&g, args[0], n_args - 1, args + 1, err)

@@ -53,14 +53,36 @@ static int check_replaced(const char *dir, const char *parent, struct tern_err *
     return 0;
 }
 
+static int no_folder(const char *path, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: is there already, and is no folder. Choose another name.", path);
+}
+
+int tern_fs_check_folder(const char *path, bool or_none, struct tern_err *err)
+{
+    struct stat st;
+
+    if (TERN_AGAIN(stat(path, &st)) == 0)
+        return S_ISDIR(st.st_mode) ? 0 : tern_err_set(err, TERN_USAGE, "%s: is no folder", path);
+    if (errno != ENOENT)
+        return tern_err_sys(err, "%s: cannot stat", path);
+    return or_none ? 0 : tern_err_set(err, TERN_USAGE, "%s: there is no such folder", path);
+}
+
+int tern_fs_mkdir_failed(const char *path, struct tern_err *err)
+{
+    return errno == EEXIST ? no_folder(path, err)
+                           : tern_err_sys(err, "%s: cannot make folder", path);
+}
+
 static int check_there(const char *dir, struct tern_err *err)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int names = 0;
 
     if (!d && errno == ENOTDIR)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: is there already, and is no folder. Choose another name.", dir);
+        return no_folder(dir, err);
     if (!d)
         return tern_err_sys(err, "%s: cannot be made a folder", dir);
     while (names < 3 && readdir(d))

@@ -395,7 +395,7 @@ int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err)
         struct stat st;
         if (TERN_AGAIN(mkdir(p, mode)) < 0 &&
             !(TERN_AGAIN(stat(p, &st)) == 0 && S_ISDIR(st.st_mode))) {
-            rc = tern_err_sys(err, "%s: cannot make folder", p);
+            rc = tern_fs_mkdir_failed(p, err);
             break;
         }
         *s = c;
@@ -437,7 +437,7 @@ int tern_fs_mkdirs_like(const char *path, struct tern_err *err)
     if (mkdir(path, bits) < 0)
         return errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)
                    ? 0
-                   : tern_err_sys(err, "%s: cannot make folder", path);
+                   : tern_fs_mkdir_failed(path, err);
     if (stat(path, &st) == 0 && (st.st_mode & 0777) != bits)
         chmod(path, bits | (st.st_mode & S_ISGID)); /* past the umask, where there are such bits */
     return 0;

@@ -7,6 +7,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/convert/nxd.h"
 #include "core/convert/shards.h"
 
 #include <stdlib.h>
@@ -253,6 +254,12 @@ static int copy_companions(struct tern_convert_export *x, const char *from, bool
     return rc;
 }
 
+/* Is the tokenizer's folder only that of NxD's config?  Such a folder may have none. */
+static bool is_beside_config(const struct tern_convert_hf *o)
+{
+    return o->from_nxd && o->files_from == o->from_nxd->config;
+}
+
 static int write_companions(struct tern_convert_export *x, bool *tokenizer, struct tern_err *err)
 {
     const char *named =
@@ -264,6 +271,10 @@ static int write_companions(struct tern_convert_export *x, bool *tokenizer, stru
                                 x->options->files_from);
         if (copy_companions(x, x->options->files_from, false, tokenizer, err) < 0)
             return -1;
+        if (!*tokenizer && !is_beside_config(x->options))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: has no tokenizer.model, tokenizer.json or vocab.json",
+                                x->options->files_from);
     }
     const char *adapters = x->peft ? tern_ckpt_path(tern_convert_peft_arrays(x->peft)) : NULL;
     if (copy_companions(x, adapters, !adapters, tokenizer, err) < 0 ||

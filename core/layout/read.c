@@ -215,6 +215,13 @@ struct tern_layout *tern_layout_load_with(const char *path, const char *vars, st
 
     if (!doc)
         return NULL;
+    if (tern_yaml_kind(tern_yaml_root(doc)) == TERN_YAML_MAP &&
+        tern_layout_count_keys(tern_yaml_root(doc)) == 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: is empty. Write Region, Image, HeadNode and Scheduling.", path);
+        tern_yaml_free(doc);
+        return NULL;
+    }
     struct tern_layout *l = tern_alloc(1, sizeof *l, "a layout", err);
     if (!l || fill(l, doc, vars, err) < 0) {
         tern_yaml_free(doc);

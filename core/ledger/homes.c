@@ -102,7 +102,7 @@ static int make_dir(const char *path, mode_t mode, struct tern_err *err)
     if (TERN_AGAIN(mkdir(path, mode & 0700)) < 0) /* never more than it will have */
         return errno == EEXIST && TERN_AGAIN(stat(path, &st)) == 0 && S_ISDIR(st.st_mode)
                    ? 0
-                   : tern_err_sys(err, "%s: cannot make folder", path);
+                   : tern_fs_mkdir_failed(path, err);
     if (TERN_AGAIN(stat(path, &st)) < 0 ||
         TERN_AGAIN(chmod(path, mode | (st.st_mode & S_ISGID))) < 0)
         return tern_err_sys(err, "%s: cannot set its permissions", path);

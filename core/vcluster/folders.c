@@ -34,6 +34,10 @@ int tern_vcluster_folders_list(struct tern_vcluster_plan *p, const struct tern_v
     if (!p->share)
         rc = -1;
     for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (tern_fs_check_folder(o->share[i], /* or_none= */ false, err) < 0) {
+            rc = tern_err_prefix(err, "--share");
+            continue;
+        }
         p->share[k] = realpath(o->share[i], NULL);
         if (!p->share[k++])
             rc = tern_err_sys(err, "--share %s", o->share[i]);

@@ -70,12 +70,13 @@ static double get_real(struct reader *r, const json_t *from, const char *key, do
 {
     const json_t *j = json_object_get(from, key);
 
-    if (r->failed || absent(j))
+    if (r->failed || !j)
         return def;
     if (json_is_number(j) && json_number_value(j) > lo && json_number_value(j) <= hi)
         return json_number_value(j);
-    tern_err_set(r->err, TERN_USAGE, "%s: %s must be a number above %g and at most %g", r->what,
-                 key, lo, hi);
+    /* Also of null: transformers computes with no default there, and fails. */
+    tern_err_set(r->err, TERN_USAGE, "%s: %s must be a number above %g and at most %g%s", r->what,
+                 key, lo, hi, json_is_null(j) ? ". Give it, or take null out" : "");
     r->failed = true;
     return def;
 }
@@ -105,14 +106,15 @@ static void refuse(struct reader *r, const char *key, const char *found, const c
 static void read_kind(struct reader *r)
 {
     const char *type = json_string_value(json_object_get(r->root, "model_type"));
-    const char *act = json_string_value(json_object_get(r->root, "hidden_act"));
+    const json_t *given = json_object_get(r->root, "hidden_act");
+    const char *act = json_string_value(given);
 
     if (!type)
         refuse(r, "model_type", "absent", "\"llama\"");
     else if (strcmp(type, "llama") != 0)
         refuse(r, "model_type", type, "\"llama\"");
-    if (act && strcmp(act, "silu") != 0)
-        refuse(r, "hidden_act", act, "\"silu\"");
+    if (given && (!act || strcmp(act, "silu") != 0))
+        refuse(r, "hidden_act", act ? act : "no text", "\"silu\"");
     if (get_bool(r, "attention_bias", false))
         refuse(r, "attention_bias", "true", "models without biases");
     if (get_bool(r, "mlp_bias", false))
@@ -185,6 +187,8 @@ static void read_rope(struct reader *r, struct tern_model_config *c)
     c->rope_low_freq_factor = get_real(r, p, "low_freq_factor", 1, 0, 1e6);
     c->rope_high_freq_factor = get_real(r, p, "high_freq_factor", 4, 0, 1e6);
     const json_t *outside = json_object_get(r->root, "original_max_position_embeddings");
+    if (absent(outside) && json_is_null(json_object_get(p, "original_max_position_embeddings")))
+        refuse_rope(r, "original_max_position_embeddings is null. Give it, or take null out.");
     c->rope_original_max_position =
         get_int(r, absent(outside) ? p : r->root, "original_max_position_embeddings",
                 c->max_position, 1, SIZE_MAX_EACH);
@@ -213,6 +217,14 @@ static void read_ids(struct reader *r, struct tern_model_config *c)
 
     c->bos_id = absent(bos) ? -1 : get_id(r, "bos_token_id", bos);
     c->pad_id = absent(pad) ? -1 : get_id(r, "pad_token_id", pad);
+    /* As torch.nn.Embedding has it, which transformers gives this id: -1 is the last one. */
+    if (!r->failed && (c->pad_id >= c->vocab || c->pad_id < -c->vocab)) {
+        tern_err_set(r->err, TERN_USAGE,
+                     "%s: pad_token_id is %d; it must be an id of the vocabulary of %d. "
+                     "transformers does not load it, either",
+                     r->what, c->pad_id, c->vocab);
+        r->failed = true;
+    }
     c->n_eos = 0;
     if (n > TERN_MODEL_EOS_MAX && !r->failed) {
         tern_err_set(r->err, TERN_USAGE, "%s: eos_token_id: a list of %zu; tern keeps %d at most",

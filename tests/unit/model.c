@@ -178,6 +178,18 @@ static void refusals(void)
         {BASE ",\"eos_token_id\":1e999}", "eos_token_id: 1e999 is no id"},
         {BASE ",\"bos_token_id\":1.0}", "bos_token_id: 1.0 is no id"},
         {BASE ",\"pad_token_id\":\"<pad>\"}", "pad_token_id: \"<pad>\" is no id"},
+        {BASE ",\"pad_token_id\":256}", "pad_token_id is 256; it must be an id of the vocabulary"},
+        {BASE ",\"pad_token_id\":-257}", "pad_token_id is -257; it must be an id"},
+        {BASE ",\"rope_theta\":null}", "rope_theta must be a number above 0 and at most 1e+12. Give"},
+        {BASE ",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"default\",\"rope_theta\":null}}",
+         "rope_theta must be a number"},
+        {BASE ",\"rope_theta\":5e5,\"rope_parameters\":{\"rope_theta\":null}}",
+         "rope_theta must be a number"},
+        {BASE LLAMA3("\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+                     "\"original_max_position_embeddings\":null") "}",
+         "original_max_position_embeddings is null"},
+        {BASE ",\"rms_norm_eps\":null}", "rms_norm_eps must be a number"},
+        {BASE ",\"hidden_act\":null}", "hidden_act is no text"},
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

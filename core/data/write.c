@@ -140,7 +140,7 @@ static void sink_close(struct sink *s)
 
 /* ---- documents ---- */
 
-/* `path` may be a token set, an empty file or missing: other files are not replaced. */
+/* `path` may be a token set or missing: other files, also empty ones, are not replaced. */
 static int check_out(const char *path, struct tern_err *err)
 {
     char magic[sizeof TERN_TDS_MAGIC - 1] = "";
@@ -156,9 +156,8 @@ static int check_out(const char *path, struct tern_err *err)
     if (fd < 0)
         return tern_err_sys(err, "%s: exists, and cannot be read", path);
     if (TERN_AGAIN(fstat(fd, &st)) == 0 && S_ISREG(st.st_mode))
-        set = st.st_size == 0 ||
-              (TERN_AGAIN(pread(fd, magic, sizeof magic, 0)) == (ssize_t)sizeof magic &&
-               memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0);
+        set = TERN_AGAIN(pread(fd, magic, sizeof magic, 0)) == (ssize_t)sizeof magic &&
+              memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0;
     close(fd);
     return set ? 0
                : tern_err_set(

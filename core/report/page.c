@@ -224,5 +224,5 @@ bool tern_report_page_is(const char *path)
         return errno == ENOENT;
     ssize_t n = TERN_AGAIN(pread(fd, head, MARK_WITHIN, 0));
     close(fd);
-    return n == 0 || (n > 0 && strstr(head, mark));
+    return n > 0 && strstr(head, mark);
 }

@@ -42,8 +42,7 @@ int tern_report_page_close(struct tern_report_page *p, struct tern_err *err);
 /* Bytes so far. */
 uint64_t tern_report_page_size(const struct tern_report_page *p);
 
-/* Was the file at `path` written by this room?  Also true where there is none, and of an empty
- * one. */
+/* Was the file at `path` written by this room?  Also true where there is none. */
 bool tern_report_page_is(const char *path);
 
 /* A curve of at most `most` points.  One that has more becomes most / 2 parts of equal width in x,

@@ -82,7 +82,7 @@ int tern_train_profile_check(const char *path, struct tern_err *err)
         return 0;
     const ssize_t n = TERN_AGAIN(pread(fd, head, sizeof mark - 1, 0));
     close(fd);
-    if (n == 0 || (n == sizeof mark - 1 && memcmp(head, mark, sizeof mark - 1) == 0))
+    if (n == sizeof mark - 1 && memcmp(head, mark, sizeof mark - 1) == 0)
         return 0;
     return tern_err_set(err, TERN_USAGE,
                         "%s: exists and is no profile of a step; it is left as it is. Name another "

@@ -20,6 +20,8 @@ refuses() {
     run "$@" pipe; status 2 "$1 $2: -o of a pipe"; err_has "pipe: is a device, pipe or socket"
     run "$@" folder; status 2 "$1 $2: -o of a folder"; err_has "folder: is a folder"
     run "$@" kept; status 2 "$1 $2: -o of another file"; err_has 'kept: exists and is no'
+    : >empty; run "$@" empty; status 2 "$1 $2: -o of an empty file"; err_has 'empty: exists and is no'
+    [ -f empty ] && [ ! -s empty ]; ok $? "$1 $2: the empty file is as it was"
     is "$(links)" "$before" "$1 $2: the links are as they were"
     is "$(sha256sum real.tds real.html kept)" "$sums" "$1 $2: and the files"
     run "$@" here/new-out; status 0 "$1 $2: a link to a folder on the way is none"; [ -f new-out ]; ok $? "$1 $2: the file is there"

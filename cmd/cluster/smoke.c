@@ -219,7 +219,7 @@ static void say_why(const struct smoke *s, const char *name, char to[SAID])
 
 enum { NEVER_BEGAN = 2 };
 
-/* 1 good, 0 bad, NEVER_BEGAN when other jobs held the nodes, -1 unknown; `said` then has the
+/* 1 good, 0 bad, NEVER_BEGAN when it was pending at the limit, -1 unknown; `said` then has the
  * reason. */
 static int wait_for(const struct smoke *s, uint32_t id, const char *name, int64_t until,
                     char said[SAID], struct tern_err *err)
@@ -231,7 +231,8 @@ static int wait_for(const struct smoke *s, uint32_t id, const char *name, int64_
         bool ended = job->state == TERN_SLURM_JOB_ENDED;
         bool good = ended && strcmp(job->word, "COMPLETED") == 0 && job->exit_status == 0;
         bool waits = job->state == TERN_SLURM_JOB_PENDING;
-        snprintf(said, SAID, "job %u: %s", id, job->word);
+        snprintf(said, SAID, waits ? "job %u: %s (%.200s)" : "job %u: %s", id, job->word,
+                 job->reason);
         tern_slurm_job_free(job);
         if (ended && !good)
             say_why(s, name, said);
@@ -381,20 +382,23 @@ static int prepare(struct smoke *s, struct tern_err *err)
 static int report(const struct smoke *s)
 {
     static const char *const words[] = {"unknown", "ok", "bad", "busy"};
-    int bad = 0;
+    int bad = 0, good = 0;
 
     for (size_t i = 0; i < s->n; i++) {
         const struct node *n = &s->node[i];
         printf("%s: %s%s%s\n", n->name, words[n->state], n->state == GOOD ? "" : ": ",
                n->state == GOOD ? "" : n->said);
         bad += n->state == BAD;
+        good += n->state == GOOD;
     }
     /* Each node works alone: the fault lies between them. */
     if (!bad && *s->apart) {
         printf("all together: bad: %s\n", s->apart);
         bad++;
     }
-    return bad ? TERN_TEMPFAIL : 0;
+    if (!bad && !good)
+        tern_warn("nothing was tried: no job began within %g s", limit_s);
+    return bad || !good ? TERN_TEMPFAIL : 0;
 }
 
 static int smoke_here(struct tern_err *err)
@@ -475,7 +479,7 @@ const struct tern_cmd smoke_cmd = {
              "trainer on every node at once, a checkpoint, the ledger (attempts of kind 'smoke'). "
              "When that fails, every node is tried by itself. Says ok, bad or busy for each node. "
              "'here' is the Slurm of this machine; else NAME is a virtual cluster. Exit status 75 "
-             "when a node is bad.",
+             "when a node is bad, and when none was found good.",
     .examples = "  tern cluster smoke here --dir /fsx\n"
                 "  tern cluster smoke trn1-4\n",
     .opts = opts,

@@ -48,6 +48,40 @@ static int64_t suspended(const slurm_job_info_t *j)
     return j->suspend_time && n > 0 ? n : 0;
 }
 
+/* Slurm's words; libslurm's function for them has another name in each release. */
+static char *pending_reason(const slurm_job_info_t *j)
+{
+    static const struct {
+        uint32_t reason;
+        const char *word;
+    } words[] = {
+        {WAIT_NO_REASON, "None"},
+        {WAIT_PRIORITY, "Priority"},
+        {WAIT_DEPENDENCY, "Dependency"},
+        {WAIT_RESOURCES, "Resources"},
+        {WAIT_PART_NODE_LIMIT, "PartitionNodeLimit"},
+        {WAIT_PART_TIME_LIMIT, "PartitionTimeLimit"},
+        {WAIT_PART_DOWN, "PartitionDown"},
+        {WAIT_PART_INACTIVE, "PartitionInactive"},
+        {WAIT_HELD, "JobHeldAdmin"},
+        {WAIT_TIME, "BeginTime"},
+        {WAIT_LICENSES, "Licenses"},
+        {WAIT_ASSOC_JOB_LIMIT, "AssociationJobLimit"},
+        {WAIT_RESERVATION, "Reservation"},
+        {WAIT_NODE_NOT_AVAIL, "ReqNodeNotAvail"},
+        {WAIT_HELD_USER, "JobHeldUser"},
+    };
+
+    if ((j->job_state & JOB_STATE_BASE) != JOB_PENDING)
+        return tern_strdup("");
+    if (j->state_desc && *j->state_desc)
+        return tern_strdup(j->state_desc);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].reason == j->state_reason)
+            return tern_strdup(words[i].word);
+    return tern_strf("reason %u of slurm.h", (unsigned)j->state_reason);
+}
+
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
 {
     job_info_msg_t *msg = NULL;
@@ -82,6 +116,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .requeue = from->requeue != 0,
             .batch = from->batch_flag != 0,
             .reservation = tern_slurm_text(from->resv_name),
+            .reason = pending_reason(from),
             .name = tern_slurm_text(from->name),
             .partition = tern_slurm_text(from->partition),
             .nodes = tern_slurm_text(from->nodes),
@@ -139,6 +174,7 @@ void tern_slurm_job_free(struct tern_slurm_job *job)
     if (!job)
         return;
     free(job->reservation);
+    free(job->reason);
     free(job->name);
     free(job->partition);
     free(job->nodes);

@@ -83,6 +83,7 @@ struct tern_slurm_job {
     bool requeue;                             /* may be requeued */
     bool batch;                               /* has a batch script */
     char *reservation;                        /* that it runs in; "" for none */
+    char *reason;                             /* why it is pending, as squeue has it; else "" */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
     char *admin_comment;                      /* likewise */
 };

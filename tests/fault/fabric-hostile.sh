@@ -67,6 +67,13 @@ for mode in rma tagged; do
     ok $? "$mode: after an error no rank writes to memory that was freed" || sed 's/^/# /' err
 done
 
+# By tagged messages anybody may speak in a rank's name: the ranks say so, once for all of them.
+said() { grep -c 'messages between nodes are unauthenticated' err; }
+TERN_FABRIC_MODE=tagged TERN_FABRIC_SHARE=1 run timeout 100 "$R" random 3 1 10
+is "$rc $(said)" "0 1" "tagged: one line of three ranks says that their messages are unauthenticated"
+TERN_FABRIC_MODE=rma TERN_FABRIC_SHARE=1 run timeout 100 "$R" random 3 1 10
+is "$rc $(said)" "0 0" "rma: no rank says so"
+
 # A rank hears from a mate that it is over when messages of its own have waited for their place for
 # more than a second.
 export TERN_DEADLINE=6 TERN_FABRIC_MODE=tagged

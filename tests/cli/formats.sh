@@ -61,5 +61,19 @@ run tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" --threads 1 --resu
 status 2 "a build in parts fails on a bad line"
 by_page shares token-set x.tds.parts; status 0 "the page has the name of each file in a folder of parts, and each key of its plan"
 has out "0001-P.tds 0002-P.tds" "the folder holds parts by the names that the page has"
+if strace -o /dev/null true 2>/dev/null; then
+    killed() { # AT: a build is killed as it calls unlink(2) for the AT-th time
+        rm -rf x.tds.parts
+        { run strace -o /dev/null -e trace=unlink,unlinkat -e inject=unlink,unlinkat:signal=KILL:when="$1" \
+            tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" --threads 1 --resume --share-size 100M -o x.tds text.jsonl; } 2>/dev/null
+        status 137 "a build is killed at file $1 that it removes"
+    }
+    cp x.tds.parts/failed failed
+    killed 2; by_page shares token-set x.tds.parts; status 0 "the page has the names and the first line of a lease"
+    has out " task-" "a process that takes part has its file"; has out "0001-P.lease " "a share that is being built has the lease that the page tells"
+    killed 4; by_page shares token-set x.tds.parts; status 0 "the page has the names of a build that merges"
+    has out "merge-P.lease" "a process that merges has the lease that the page tells"
+    mv failed x.tds.parts/
+else skip "strace may not trace here"; fi
 is "$(sed -n 2p x.tds.parts/failed | grep -cE '^2 [^ ]+$')" 1 "failed: the exit status and the step stand behind its first line"
 tap_done

@@ -188,10 +188,15 @@ def shares(page, folder):
     for key in json.loads(plan):
         check(re.search(r"\b%s\b" % key, told), "the page does not tell the plan's key " + key)
     # Names at the beginnings of the page's items.
-    forms = [re.escape(w).replace("NNNN", r"\d{4,}").replace("P", p) for w in re.findall(r"^  (\S+)", text, re.M)]
+    forms = [re.sub(r"\bP\b", p, re.escape(w)).replace("NNNN", r"\d{4,}") for w in re.findall(r"^  (\S+)", text, re.M)]
     forms = [f.replace("STEP", ".+").replace("RANK", r"\d+") for f in forms]
+    forms += [f + r"\.tmp-.+-\d+-\d+-.{6}" for f in forms] # the page's FILE.tmp-HOST-NAMESPACE-PID-XXXXXX
+    check("FILE.tmp-HOST-NAMESPACE-PID-XXXXXX" in text, "the page does not tell how files are named that are not whole")
     names = sorted(os.listdir(folder))
     for name in names:
+        if name.endswith(".lease"):
+            line = open(os.path.join(folder, name)).readline()
+            check(re.fullmatch(re.escape(name) + r"\.tmp-.+-\d+-\d+-.{6}\n", line), "the first line of a lease: " + line)
         check(any(re.fullmatch(f, name) for f in forms), "the page does not tell of " + name)
     print(" ".join(names).replace(p, "P"))
 

@@ -77,7 +77,7 @@ cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern may h
 edited '.alpha_pattern = {"proj": 9, "q": 9}'; status 0
 cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern matches whole names alone"
 edited '.use_rslora = false'; status 0
-! cmp -s lora-hf/model.safetensors none/model.safetensors; ok $? "use_rslora counts"
+! cmp -s lora-hf/model.safetensors none/model.safetensors; ok $? "with use_rslora false the merged model changes"
 while IFS='|' read -r change words; do
     edited "$change"; status 2 "PEFT's adapters with $change are refused"; one_line; err_has "$words"
 done <<'E'

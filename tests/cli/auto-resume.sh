@@ -18,7 +18,7 @@ pod tern submit --dry-run --no-plugin -N 2 one.yaml; status 0; err_has "$says" "
 pod tern run one.yaml; status 0; err_has "$says" "tern run on HyperPod says that tern restarts"
 pod tern run --restarts 3 one.yaml; err_has '(launch.restarts: 3)' "tern run says how often, by its own option"
 pod tern run --check never.yaml; status 0; err_has 'nothing restarts this run' "without restarts the line says so"
-err_has 'srun --auto-resume=1 -N1 -n1 tern run' "and how HyperPod would"
+err_has 'srun --auto-resume=1 -N1 -n1 tern run' "the line names HyperPod's way to restart"
 
 # ---- never both
 run tern submit --dry-run --no-plugin -N 2 one.yaml -- --auto-resume=1; status 2; one_line
@@ -26,7 +26,7 @@ err_has '--auto-resume=1: HyperPod would restart this run, and tern restarts it,
 run tern submit --dry-run --no-plugin -N 2 one.yaml -- --auto-resume 1; status 2 "tern submit refuses the option with its value behind a blank"
 run tern submit --dry-run --no-plugin -N 2 one.yaml -- --auto-resume=0; status 0 "tern submit takes --auto-resume=0"
 run tern submit --dry-run --no-plugin -N 2 never.yaml -- --auto-resume=1; status 0 "tern submit takes the option where tern does not restart"
-run tern submit --dry-run --no-plugin -N 2 one.yaml -- --auto-resume=1 --tern-restarts=0; status 0 "and where sbatch's option says so"
+run tern submit --dry-run --no-plugin -N 2 one.yaml -- --auto-resume=1 --tern-restarts=0; status 0 "tern submit takes the option where --tern-restarts=0 says so"
 run tern submit --dry-run --no-plugin -N 2 one.yaml -- -; [ "$rc" != 139 ]; ok $? "an option of one letter less is no trouble"
 
 recipe both '[srun, -N2, --auto-resume=1, train]' 7

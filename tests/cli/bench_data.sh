@@ -8,7 +8,7 @@ printf '{"text": "and another one"}\n' >b.jsonl
 mkdir sets
 bench() { run tern bench data -t "$G" --dir sets "$@"; }
 
-bench --rounds 3 --json a.jsonl b.jsonl; status 0 "text alone"
+bench --rounds 3 --json a.jsonl b.jsonl; status 0 "tern bench data measures texts without a peer"
 number '.rounds == 3 and .cores == "one" and .documents == 4 and .text_bytes == 3 * 21 + 15' "documents and bytes of text"
 number '.mb_per_second > 0 and .best_mb_per_second >= .mb_per_second and .cpu_seconds > 0 and .peers == []' "a rate, the best one, seconds of CPU"
 tern data build -t "$G" -o set.tds a.jsonl b.jsonl 2>/dev/null
@@ -31,7 +31,7 @@ cat >fake <<S
 echo '{"version": "of straw", "seconds": 0.001, "cpu_seconds": 7}'
 echo '{"tokens": $tokens, "sha256": "$sum"}'
 S
-bench --rounds 2 --json --peer gigatoken,tiktoken --python ./bash-I --script fake a.jsonl b.jsonl; status 0 "a peer"
+bench --rounds 2 --json --peer gigatoken,tiktoken --python ./bash-I --script fake a.jsonl b.jsonl; status 0 "tern bench data runs a peer's script"
 number '[.peers[].name] == ["gigatoken", "tiktoken"] and .peers[1].cannot == "reads no such model"' "one that does not read the model says why"
 number '.peers[0] | .version == "of straw" and .cpu_seconds == 7 and .same_ids' "the peer's numbers are its script's"
 number '(.peers[0].loaded_mb_per_second / (.text_bytes / 1e3) - 1) | fabs < 1e-9' "a rate from loading on"

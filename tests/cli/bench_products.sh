@@ -17,11 +17,11 @@ else
     skip "this CPU or compiler has no AVX512_BF16"
 fi
 export TERN_BF16_UNIT=fp32
-bench --json; status 0 "without a unit for bf16"
+bench --json; status 0 "bench products runs without a unit for bf16"
 number '.unit == "fp32" and .limit_gflops == null and ([.products[], .model | .bf16 == null and .share == null and .fp32 > 0] | all)' "without a unit there is no limit, and bf16 has no rate"
-bench; status 0 "as text"
+bench; status 0 "bench products prints text without a unit for bf16"
 out_has "unit for bf16: fp32"; out_has "a step's products"
 unset TERN_BF16_UNIT
 bench --size XL; status 2 "an unknown model"; err_has "'XL' is not S, M, L or tiny"
-bench --times 0; status 2 "no times"; err_has "from 1 to 10000 --times"
+bench --times 0; status 2 "--times 0 is refused"; err_has "from 1 to 10000 --times"
 tap_done

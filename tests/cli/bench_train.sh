@@ -17,12 +17,12 @@ layers=$((2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 192 * 64))) scores=$((2 * 2 * 2 *
 number ".trained == .parameters and .flops_per_token == 3 * (2 * ($layers + 32000 * 64) + $scores) and .precision == \"fp32\"" "all weights, in fp32"
 full=$(jq .peak_bytes out)
 if long; then
-    run tern bench train --size tiny --steps 2 --ranks 2 --micro-batches 2; status 0 "two ranks"
+    run tern bench train --size tiny --steps 2 --ranks 2 --micro-batches 2; status 0 "bench train runs on two ranks"
     out_has '512 tokens a step'; out_has '2 ranks'; out_has 'share '
     run tern bench train --size tiny --steps 1 --recompute full; status 0 "everything made again"
 fi
 
-run tern bench train --size tiny --steps 1 --json --lora 4; status 0 "adapters alone"
+run tern bench train --size tiny --steps 1 --json --lora 4; status 0 "bench train runs with adapters"
 number ".trained == $adapters and .parameters > 4000000 and .lora == 4 and .dora == false" "adapters beside q and v have as many parameters as their shapes say"
 number ".flops_per_token == 4 * ($layers + 32000 * 64) + 3 * $scores - 2 * 128 * 64 + 6 * $adapters" "a frozen weight has no gradient, nor has what is before the first layer"
 number ".peak_bytes < $full - 40e6" "frozen weights have no memory of gradients and moments"
@@ -48,7 +48,7 @@ while read -r word; do
     echo '{"seconds": 2.0, "loss": 1, "peak_bytes": 1099511627776}'
 done
 S
-run tern bench train --size tiny --steps 1 --json --peer torch --peer-python bash --peer-script fake; status 0 "a peer"
+run tern bench train --size tiny --steps 1 --json --peer torch --peer-python bash --peer-script fake; status 0 "bench train runs a peer's script"
 number '[.peers[].name] == ["PyTorch of straw fused", "PyTorch of straw eager"]' "tuned and as shipped"
 number '.peers[0] | .tokens_per_second == 64 and .peak_bytes == 1099511627776' "the peer's speed and memory are its script's"
 number '.steps == 2 and ([.peers[] | (.ratio * 64 / .beside_tokens_per_second - 1) | fabs < 1e-9] | all)' "each ratio is of our steps beside it by its"
@@ -58,7 +58,7 @@ number '.peers[0].memory_ratio < 0.01' "a peer has a ratio of memory"
 { echo 'echo "$2 $3 $4" >>modes'; sed 's/peak_bytes\\": 1}/peak_bytes\\": 1, \\"compiles\\": true}/' fake; } >newer
 run tern bench train --size tiny --steps 1 --peer torch --peer-python bash --peer-script newer; status 0 "a PyTorch that compiles"
 is "$(paste -sd, modes)" "fused plain fp32,fused compile fp32,eager plain fp32" "in fp32: tuned, compiled, as shipped"
-grep -q '^beside the best of these ours is [0-9.]* x as fast$' out; ok $? "and the best of them is told" || cat out
+grep -q '^beside the best of these ours is [0-9.]* x as fast$' out; ok $? "bench train compares with the best peer" || cat out
 rm modes; run tern bench train --size tiny --steps 1 --precision bf16 --peer torch --peer-python bash --peer-script newer; status 0 "bf16 beside PyTorch"
 is "$(paste -sd, modes)" "fused plain autocast,fused compile autocast,fused compile fp32,fused plain fp32" "in bf16: autocast and not, each compiled and not"
 out_has 'fused attention; compiled; bf16 autocast: tokens/s'
@@ -77,7 +77,7 @@ run tern bench train --size tiny --peer torch --peer-python bash --peer-script k
 err_has 'PyTorch was ended by signal 9 (Killed): by a user, or by the kernel for lack of memory'
 if long; then
     run tern bench train --size tiny --steps 2 --peer torch-tuned --peer-python bash --peer-script fake; status 0
-    out_has 'of straw fused, tuned'; ! grep -q eager out; ok $? "tuned alone"
+    out_has 'of straw fused, tuned'; ! grep -q eager out; ok $? "torch-tuned runs the tuned way alone"
 fi
 
 run tern bench train --size XL; status 2; err_has "'XL' is not S, M, L or tiny"

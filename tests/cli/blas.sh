@@ -11,9 +11,9 @@ train TERN_BLAS=; status 0 "tern trains with the BLAS that it finds itself"; wan
 S=$TOOLS/../serial_blas.so
 train TERN_BLAS="$S"; status 0 "a serial build, by name"
 err_has "a serial build: one thread at a time"
-awk -v a="$(loss)" -v b="$want" 'BEGIN {exit !(a != "" && (a - b) ^ 2 < 4e-8)}'; ok $? "trains the same" || echo "# $(loss) $want"
+awk -v a="$(loss)" -v b="$want" 'BEGIN {exit !(a != "" && (a - b) ^ 2 < 4e-8)}'; ok $? "a serial BLAS trains to the same loss" || echo "# $(loss) $want"
 train TERN_BLAS="$S" OPENBLAS_CORETYPE=Prescott; status 0 "a serial BLAS whose core type makes every product trains, too"
-train TERN_BLAS=/nowhere/libopenblas.so; [ "$rc" = 1 ]; ok $? "one that is not there"
+train TERN_BLAS=/nowhere/libopenblas.so; [ "$rc" = 1 ]; ok $? "a TERN_BLAS that is not there is refused"
 err_has "/nowhere/libopenblas.so"; err_has "libopenblas0-openmp (Debian, Ubuntu) or openblas-openmp (Fedora, EPEL)"
 
 # ---- the unit for bf16

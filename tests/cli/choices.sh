@@ -79,10 +79,10 @@ L
 : >empty.jsonl; run tern eval m --choices empty.jsonl; status 2; err_has "holds no item"; one_line
 run tern eval m --choices nowhere.jsonl; status 2; one_line
 run tern eval nowhere --choices items.jsonl; status 2; one_line
-run tern eval nowhere --choices items.jsonl --ranks 3; status 2 "a mistake of several ranks is told once"; one_line
+run tern eval nowhere --choices items.jsonl --ranks 3; status 2 "a mistake of several ranks is reported once"; one_line
 for words in "--checkpoints all" "--data a=b.tds" "--set steps=1" --only; do run tern eval m --choices items.jsonl $words; status 2 "--choices with $words is refused"; one_line; done
 run tern eval run.yaml --bos; status 2; err_has "are about --choices"; one_line
 run tern eval m --choices items.jsonl --bos --no-bos; status 2; one_line
 mv m/tokenizer.model .; run tern eval m --choices items.jsonl; status 2 "a model without a tokenizer"; one_line
-run tern eval m --choices items.jsonl --tokenizer tokenizer.model --json; cmp -s out one.json; ok $? "--tokenizer"
+run tern eval m --choices items.jsonl --tokenizer tokenizer.model --json; cmp -s out one.json; ok $? "--tokenizer FILE gives the same answers"
 tap_done

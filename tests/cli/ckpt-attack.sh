@@ -11,7 +11,7 @@ while IFS=$'\t' read -r name _ tern words; do
     case $tern in
     takes)
         run tern ckpt diff --full --json -a heads/plain heads/"$name"; [ "$rc" -le 1 ]; ok $? "header $name is taken" || cat err
-        # A changed type is told; everything else is the same bits.
+        # A changed type is reported; everything else is the same bits.
         is "$(jq -c '[.[] | select(.change == "changed" and .a.dtype == .b.dtype)]' out)" '[]' "header $name: the weights are right"
         is "$(jq -r '[.[] | select(.name == "a" or .name == "b") | .change | select(. == "only in A" or . == "not read")] | length' out)" 0 \
             "header $name: both tensors are there"

@@ -37,7 +37,7 @@ out_has "$arrays arrays: $arrays same"; is "$(wc -l <out)" 1 "nothing that is th
 run tern ckpt diff -a run/step-00000001 run/step-00000002; status 0
 is "$(grep -c '^same ' out)" "$arrays" "-a lists what is the same"
 run tern ckpt diff run/step-00000001 run/step-00000004; status 1 "two arrays differ, by their digests"
-is "$(grep -c '^changed ' out)" 2 "both are listed"
+is "$(grep -c '^changed ' out)" 2 "diff lists both changed arrays"
 out_has 'F32 48 '; out_has 'model.norm.weight'; out_has 'lm_head.weight'
 run tern ckpt diff run/step-00000001 run/step-00000003; status 1 "the same weights cut otherwise: digests tell nothing"
 out_has ' not read'; out_has '--full compares every element'
@@ -47,13 +47,13 @@ run tern ckpt diff --full run/step-00000001 run/step-00000003; status 0 "the sam
 out_has "$arrays arrays: $arrays same"
 run tern ckpt diff --full run/latest hf; status 1 "a checkpoint beside a model folder"
 line() { grep " $1\$" out; }
-is "$(line model/model.norm.weight; line model.norm.weight | awk '{print $1, $2, $3}')" "changed 2.08 %" "one element of 48 differs"
-line model.norm.weight | awk '{exit !($4 > 0 && $5 > 0 && $5 < 1)}'; ok $? "how far it lies apart is told" || cat out
+is "$(line model/model.norm.weight; line model.norm.weight | awk '{print $1, $2, $3}')" "changed 2.08 %" "diff shows one element of 48 as changed"
+line model.norm.weight | awk '{exit !($4 > 0 && $5 > 0 && $5 < 1)}'; ok $? "diff says how far changed values lie apart" || cat out
 line lm_head.weight | awk '{exit !($2 == "100.00" && $5 == "0.333")}'; ok $? "all of a scaled array differs, by a third of it" || cat out
 out_has "$((arrays - 2)) same, 2 changed"
-run tern ckpt diff --full --json other hf; status 1 "as JSON"
+run tern ckpt diff --full --json other hf; status 1 "ckpt diff --json works with --full"
 is "$(jq -r '[.[] | select(.change == "changed") | .name] | sort | join(" ")' out)" "lm_head.weight model.norm.weight" "JSON: names of what changed"
-is "$(jq '[.[] | select(.name == "model.norm.weight")][0] | [.elements, .changed] | join(" ")' -r out)" "48 1" "JSON: elements"
+is "$(jq '[.[] | select(.name == "model.norm.weight")][0] | [.elements, .changed] | join(" ")' -r out)" "48 1" "JSON: elements of a changed array"
 run tern ckpt diff --full hf hf; status 0 "a folder beside itself"
 edit other/model.safetensors model.norm.weight nan
 run tern ckpt diff --full other other; status 0 "NaN is the same as NaN"
@@ -61,11 +61,11 @@ run tern ckpt diff --full hf other; status 1; line model.norm.weight | grep -q '
 
 # ---- other types and shapes
 tern ckpt export run/step-00000001 -o half --dtype bf16 2>/dev/null
-run tern ckpt diff hf half; status 1 "another type is a change"; out_has 'F32 48 -> BF16 48'
+run tern ckpt diff hf half; status 1 "diff reports another type as a change"; out_has 'F32 48 -> BF16 48'
 run tern ckpt diff --full hf half; status 1
 awk '/^changed/ && $5 > 0.01 {exit 1}' out; ok $? "rounding to BF16 is small"
 "$T" model wide 300 || exit 1
-run tern ckpt diff --full hf wide; status 1; grep -q '^shape .*lm_head.weight$' out; ok $? "another shape is told"
+run tern ckpt diff --full hf wide; status 1; grep -q '^shape .*lm_head.weight$' out; ok $? "diff reports another shape"
 python3 - half/model.safetensors <<'P'
 import json, struct, sys
 b = open(sys.argv[1], "rb").read()
@@ -74,7 +74,7 @@ head = b[8:8 + n].replace(b'"lm_head.weight"', b'"lm_tail.weight"')
 open(sys.argv[1], "wb").write(b[:8] + head + b[8 + n:])
 P
 run tern ckpt diff hf half; status 1
-grep -q '^only in A .*lm_head.weight$' out && grep -q '^only in B .*lm_tail.weight$' out; ok $? "arrays of one side alone are told" || cat out
+grep -q '^only in A .*lm_head.weight$' out && grep -q '^only in B .*lm_tail.weight$' out; ok $? "diff lists arrays of one side alone" || cat out
 
 # ---- types that tern does not read
 raw() { # FOLDER TYPE SHAPE BYTES: a tensor x of zeros, of any size
@@ -108,5 +108,5 @@ mkdir empty; run tern ckpt diff hf empty; status 2; one_line
 cp -r run keep
 shard=$(ls keep/step-00000001/shard-00001*)
 printf 'flip' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 100)) conv=notrunc 2>/dev/null
-run tern ckpt diff --full keep/step-00000001 hf; status 2 "a damaged checkpoint is told, not compared"; err_has 'does not match its digest'
+run tern ckpt diff --full keep/step-00000001 hf; status 2 "diff reports a damaged checkpoint and does not compare it"; err_has 'does not match its digest'
 tap_done

@@ -12,7 +12,7 @@ is "$(ls archive/step-00000007/*.safetensors | wc -l)" 5 "there are as many file
 run tern ckpt verify --full archive/latest; status 0 "every byte of the new checkpoint verifies"
 run tern ckpt diff --full checkpoints/step-00000007 archive/latest; status 0 "diff finds no difference to the source"
 for f in config.json tokenizer.model; do cmp -s checkpoints/step-00000007/$f archive/step-00000007/$f; ok $? "$f comes with it"; done
-run tern ckpt reshard archive/latest -o one; status 0 "one file is the default"; err_has 'in 1 shard'
+run tern ckpt reshard archive/latest -o one; status 0 "ckpt reshard writes one file by default"; err_has 'in 1 shard'
 run tern ckpt diff --full checkpoints/step-00000007 one/latest; status 0 "diff finds no difference after two calls"
 
 # The run goes on from it, on another layout, to the same bits as from its own.

@@ -65,7 +65,7 @@ export_hf 8; status 130 "Ctrl-C: exit status 130"; one_line "an interrupted expo
 err_has 'stay in stopped.unfinished, where the same command goes on'; [ ! -e stopped ]; ok $? "Ctrl-C: nothing has the export's name"
 n=$(whole_files stopped.unfinished | wc -l); err_has "interrupted; $n whole files stay"; whole_files stopped.unfinished >before
 run tern ckpt export $two --max-shard-size 20KB -o reference; status 0
-run tern ckpt export $two --max-shard-size 20KB -o stopped; status 0 "the same command goes on"; err_has "stopped.unfinished: goes on behind $n whole files"
+run tern ckpt export $two --max-shard-size 20KB -o stopped; status 0 "the same command goes on with an interrupted export"; err_has "stopped.unfinished: goes on behind $n whole files"
 same_tree reference stopped; ok $? "an export that was interrupted is as one that was not"
 whole_files stopped >after; is "$(comm -23 before after)" "" "its whole files were not written again"
 rm -rf stopped; export_hf 1; status 130; err_has 'nothing was left behind'; [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "Ctrl-C before the first whole file leaves nothing"
@@ -109,7 +109,7 @@ mkdir stopped.unfinished; echo mine >stopped.unfinished/thesis.pt; into
 status 2; one_line; err_has 'stopped.unfinished: is there already, and no conversion left it'; is "$(cat stopped.unfinished/thesis.pt)" mine "a folder of that name that the user made stays"
 rm -rf stopped.unfinished; echo mine >stopped.unfinished; into; status 2; one_line; is "$(cat stopped.unfinished)" mine "a file of that name stays"
 rm stopped.unfinished; mkdir elsewhere; ln -s elsewhere stopped.unfinished; into; status 2; one_line; is "$(ls -A elsewhere)" "" "nothing goes through a link of that name"
-rm stopped.unfinished; mkdir stopped.unfinished; into; status 0 "an empty folder of that name is in no way"; same_tree reference stopped; ok $? "and the export is whole"; rm -rf stopped
+rm stopped.unfinished; mkdir stopped.unfinished; into; status 0 "an empty folder of that name is in no way"; same_tree reference stopped; ok $? "the export into that empty folder is whole"; rm -rf stopped
 if [ "$(id -u)" = 0 ]; then
     mkdir -m 777 stopped.unfinished; chown 65534 stopped.unfinished; into; status 2; one_line; err_has 'no folder of yours'; rm -rf stopped.unfinished
 fi
@@ -117,7 +117,7 @@ fi
 if strace -qq -o /dev/null -e trace=pread64 -e inject=pread64:poke_exit=@arg2=00:when=1 true 2>/dev/null; then
     verified() { # NAME COMMAND...
         local name=$1; shift
-        run "$@" -o "plain-$name"; status 0; run "$@" -o "whole-$name" --verify; status 0 "$name --verify"
+        run "$@" -o "plain-$name"; status 0; run "$@" -o "whole-$name" --verify; status 0 "$name works with --verify"
         same_tree "plain-$name" "whole-$name"; ok $? "$name: with --verify it is the same folder" || head -5 differ
         ASAN_OPTIONS=detect_leaks=0 strace -y -qq -o calls -e trace=pread64 "$@" -o "counted-$name" --verify 2>err
         n=$(grep -nE "counted-$name.unfinished/[^>]*(safetensors|[.]pt)" calls | tail -n 1 | cut -d: -f1)

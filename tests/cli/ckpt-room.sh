@@ -12,7 +12,7 @@ bytes() { find "$1" -type f -printf '%s\n' | awk '{s += $1} END {print s}'; }
 # ---- du
 run tern ckpt du run; status 0
 is "$(grep -c step- out)" 8 "a line for each checkpoint, unfinished, refused and half-deleted ones, too"
-grep -q '4.88 KiB .*step-00000070.tmp-1$' out && grep -q '2.93 KiB .*.trash-step-00000005-0a0b0c0d$' out; ok $? "their sizes" || cat out
+grep -q '4.88 KiB .*step-00000070.tmp-1$' out && grep -q '2.93 KiB .*.trash-step-00000005-0a0b0c0d$' out; ok $? "ckpt du prints each checkpoint's size" || cat out
 tail -n 1 out | grep -q 'in all'; ok $? "the last line has the sum"
 run tern ckpt du --json run; status 0
 is "$(jq '[.[].bytes] | add' out)" "$(bytes run)" "sizes in JSON are those of the files"
@@ -36,7 +36,7 @@ is "$(cd run && echo step-*)" "step-00000020 step-00000040 step-00000050 step-00
 [ -z "$(ls run | grep claim-)" ]; ok $? "nothing of the prune stays" || ls -A run
 run tern ckpt verify --full run; status 0 "what stays verifies"
 run tern ckpt prune --keep 3 run; status 0; out_has 'nothing is to be removed'
-for bad in 1 0 -3; do run tern ckpt prune --keep "$bad" run; status 2 "--keep $bad"; one_line; done
+for bad in 1 0 -3; do run tern ckpt prune --keep "$bad" run; status 2 "prune --keep $bad is refused"; one_line; done
 run tern ckpt prune --keep-every -1 run; status 2; one_line
 run tern ckpt prune nowhere; status 2; one_line; [ ! -e nowhere ]; ok $? "a folder that is not there is not made"
 run tern ckpt prune run/step-00000050; status 2; one_line
@@ -46,7 +46,7 @@ cp -r run named; (cd named && ln -s step-00000020 gold && ln -s "$WORK/named/ste
 run tern ckpt prune -n --keep 2 named; status 0; out_has 'nothing would go' "a dry run knows links, too"
 "$T" save named 80 2 hf; run tern ckpt prune --keep 2 named; status 0; out_has 'nothing is to be removed'
 "$T" save named 90 2 hf; run tern ckpt prune --keep 2 named; status 0; is "$(cd named && echo step-*)" "step-00000020 step-00000040 step-00000060.bad-1 step-00000080 step-00000090" "those that a symbolic link beside them leads to stay, by a path or by a name"
-rm named/gold; run tern ckpt prune --keep 2 named; status 0; is "$(cd named && echo step-*)" "step-00000040 step-00000060.bad-1 step-00000080 step-00000090" "one whose link was removed goes"
+rm named/gold; run tern ckpt prune --keep 2 named; status 0; is "$(cd named && echo step-*)" "step-00000040 step-00000060.bad-1 step-00000080 step-00000090" "prune removes a checkpoint whose link was removed"
 
 # ---- beside a run that goes on
 "$T" loop live 1 hf >loop.out 2>&1 & pid=$!

@@ -43,7 +43,7 @@ is "$(config bare '[.tokenizer_class, .eos_token, .bos_token]')" '["PreTrainedTo
 
 # One that tern does not read.
 jq '.model = {type: "WordPiece", vocab: {"a": 0}}' json/tokenizer.json >json/other.json; mkdir other; mv json/other.json other/tokenizer.json
-run tern ckpt export hf -o unread --tokenizer other; status 0; err_has 'WordPiece' "a tokenizer that tern does not read is told"
+run tern ckpt export hf -o unread --tokenizer other; status 0; err_has 'WordPiece' "an export warns of a tokenizer that tern does not read"
 is "$(ls unread | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.json " "a tokenizer that tern does not read is left as it is"
 
 if [ -n "$DATA" ]; then

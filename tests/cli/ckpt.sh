@@ -48,8 +48,8 @@ open(sys.argv[1], 'wb').write(b)
 P
     rm -rf big-run half; "$T" save big-run 1 2 big
     run tern ckpt export big-run/latest -o half --dtype f16
-    if [ "$value" = 65519 ]; then status 0 "f16: $value"; else
-        status 2 "f16: $value"; one_line; err_has "beyond f16's 65504"; [ ! -e half ]; ok $? "a refused export as f16 leaves nothing"
+    if [ "$value" = 65519 ]; then status 0 "export as f16 takes $value"; else
+        status 2 "export as f16 refuses $value"; one_line; err_has "beyond f16's 65504"; [ ! -e half ]; ok $? "a refused export as f16 leaves nothing"
         run tern ckpt export big-run/latest -o half --dtype bf16; status 0 "weights beyond f16 are exported as bf16"
     fi
     rm -rf big half

@@ -18,7 +18,7 @@ refused() {
 
 run tern cluster apply; status 2 "apply without a layout"; err_has 'which LAYOUT?'
 run tern cluster apply --undo cluster.yaml; status 2 "--undo with a layout"
-run env SLURM_CONF=/nowhere tern cluster apply cluster.yaml; status 1 "no slurm.conf"; err_has 'no slurm.conf here'; one_line
+run env SLURM_CONF=/nowhere tern cluster apply cluster.yaml; status 1 "apply without a slurm.conf is an error"; err_has 'no slurm.conf here'; one_line
 run env SLURM_CONF=/nowhere tern cluster drift cluster.yaml; status 1 "drift without a slurm.conf"; one_line
 
 conf 'GresTypes=gpu,neuron'; echo "$gres" >etc/gres.conf

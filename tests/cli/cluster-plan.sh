@@ -21,8 +21,8 @@ for form in pcluster cfn hyperpod batch; do
     rm -f state.log; args=PACKAGE
     case $form in cfn) args=ZONE ;; batch) args= ;; esac
     # shellcheck disable=SC2086
-    aws files/create.sh $args; status 0 "$form: create.sh" || cat err
-    aws files/delete.sh; status 0 "$form: delete.sh" || cat err
+    aws files/create.sh $args; status 0 "$form: create.sh ends well" || cat err
+    aws files/delete.sh; status 0 "$form: delete.sh ends well" || cat err
     is "$(ls state)" '' "$form: it is made and taken away"
     sed "s|$WORK/files/||; s|/PACKAGE\$|/|; s|\(--launch-template-data\) .*|\1 DATA|; s|arn:aws:batch:1|trn:REVISION|" state.log | changes >done
     [ -s planned ]; ok $? "$form: the plan has commands"
@@ -44,7 +44,7 @@ has plan-hyperpod "EC2's of the same: 86.68 USD an hour" "hyperpod: numbers are 
 has plan-cfn "the stack's bucket" "cfn: the bucket stays"; has plan-cfn 'NAT gateway' "cfn: the gateway has its price elsewhere"
 sed 's/DeploymentType: .*/&\n      DeletionPolicy: Retain/; s/MaxCount: 4/MaxCount: 6/' trn.yaml >kept.yaml
 plan kept.yaml --vars values.txt; status 0; out_has '/fsx (FsxLustre): its DeletionPolicy is Retain' "a retained file system still costs"
-out_has 'while jobs want them also 2' "dynamic nodes cost while jobs want them"; tr '\n' ' ' <out | grep -q 'x trn1.32xlarge *#* *43.00'; ok $? "and how much"
+out_has 'while jobs want them also 2' "dynamic nodes cost while jobs want them"; tr '\n' ' ' <out | grep -q 'x trn1.32xlarge *#* *43.00'; ok $? "the plan has the price of dynamic nodes"
 plan kept.yaml --to cfn; out_has '/fsx (FsxLustre): its DeletionPolicy is Retain' "cfn: a retained file system still costs"
 sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0}/; /StorageCapacity/d; /DeploymentType/d' trn.yaml >there.yaml
 plan there.yaml; out_has '/fsx (FsxLustre): it was there before, and stays' "a file system that was there stays"
@@ -56,12 +56,12 @@ open("ebs.yaml", "w").write(text + "  - Name: data\n    MountDir: /data\n    Sto
 P
 plan ebs.yaml; status 0; out_has '/data (Ebs): a snapshot, by its DeletionPolicy' "a snapshot of a volume still costs"
 sed 's/CapacityType: ONDEMAND/CapacityType: SPOT/' trn.yaml >spot.yaml
-plan spot.yaml; out_has 'at least 0.68 USD an hour' "spot instances have no price here"; out_has 'not on demand' "and it is said"
+plan spot.yaml; out_has 'at least 0.68 USD an hour' "spot instances have no price here"; out_has 'not on demand' "the plan says that nodes are not on demand"
 
 # ---- values that are missing, hostile ones, mistakes
-plan trn.yaml; status 0 "a plan without values"; out_has '${Bucket}' "missing values have their names"; out_has '# to fill in, with --vars FILE: ${Bucket}' "and are listed"
+plan trn.yaml; status 0 "a plan without values"; out_has '${Bucket}' "missing values have their names"; out_has '# to fill in, with --vars FILE: ${Bucket}' "missing values are listed"
 printf '{"Bucket": "b;touch hacked;${X}", "TernPackage": "s3://b/\\n$(touch hacked)"}' >evil.json
-plan trn.yaml --vars evil.json; status 0 "hostile values"
+plan trn.yaml --vars evil.json; status 0 "a plan with hostile values is printed"
 mkdir files; cp out evil.sh; printf '#!/bin/bash\n:\n' | tee aws-bin/tern >aws-bin/pcluster; chmod +x aws-bin/*
 aws bash evil.sh; [ ! -e hacked ] && [ ! -e files/hacked ]; ok $? "are words of their commands, and run nothing"
 plan trn.yaml --to slurm; status 2; err_has 'For a Slurm: tern cluster apply.'; one_line

@@ -14,7 +14,7 @@ out_has 'File=/dev/neuron[0-15]'; out_has 'AccountingStoreFlags=job_comment' "sa
 run tern cluster render "$template" -o conf; status 0
 [ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf tern-render.json topology.conf ' ]
 ok $? 'render -o writes the five files, and their list'
-run tern cluster render "$template" --slurm 22.05 -o conf; status 0 'and again over what it wrote'; has conf/slurm.conf SwitchType=switch/none 'which is replaced'
+run tern cluster render "$template" --slurm 22.05 -o conf; status 0 'render -o writes again over its own files'; has conf/slurm.conf SwitchType=switch/none 'which is replaced'
 for f in slurm.conf plugstack.conf cgroup.conf; do
     rm -rf theirs; mkdir theirs; echo "# mine" >theirs/$f
     run tern cluster render "$template" -o theirs; status 2 "render -o over somebody's $f"; one_line; err_has 'was not rendered by tern'
@@ -33,7 +33,7 @@ err_has 'bad.yaml: 3 errors, named above.'
 run tern cluster render bad.yaml -o none; status 2
 [ ! -e none ]; ok $? 'nothing is rendered from a bad layout'
 run tern cluster up bad.yaml; status 2
-[ ! -e clusters ]; ok $? 'nor brought up'
+[ ! -e clusters ]; ok $? 'a bad layout is not brought up'
 
 run tern cluster check missing.yaml; status 2; one_line
 printf 'a: [' >broken.yaml

@@ -15,7 +15,7 @@ run tern data export $S -L 64 -o d --split-name train; status 0; one_line
 err_has "d: $rows rows, $n_tokens tokens"
 [ ! -s out ]; ok $? "export prints nothing to stdout"
 is "$(ls d | tr '\n' ' ')" "data-00000-of-00001.arrow dataset_info.json state.json " "the files of save_to_disk"
-is "$(cells d input_ids | wc -l)" "$rows" "one row a line"
+is "$(cells d input_ids | wc -l)" "$rows" "each row of the set is one row of the dataset"
 has d/state.json '"_split": "train"' "state.json names the split"
 has d/dataset_info.json '"_type": "Sequence"' "dataset_info.json has a type that every datasets knows"
 run tern data export $S -L 64 -o e; status 0
@@ -84,7 +84,7 @@ run tern data head $S -t model -n 1; cmp -s out head.back; ok $? "its documents 
 # ---- megatron
 run tern data export $S --to megatron -o m; status 0; one_line; err_has "50 documents, $n_tokens tokens"
 is "$(ls m | tr '\n' ' ')" "tokens.bin tokens.idx " "the files of Megatron"
-is "$(stat -c %s m/tokens.bin)" $((2 * n_tokens)) "u16 each"
+is "$(stat -c %s m/tokens.bin)" $((2 * n_tokens)) "Megatron's tokens have two bytes each"
 is "$(stat -c %s m/tokens.idx)" $((34 + 12 * 50 + 8 * 51)) "an index of 50 documents"
 for from in m m/tokens m/tokens.idx m/tokens.bin; do
     run tern data import "$from" -t model -o back.tds; status 0
@@ -112,7 +112,7 @@ for to in . ./ d/.. / "$PWD/." ''; do
 done
 run tern data export run.yaml -o .; status 2; err_has 'Name a folder inside it, such as ./NAME'; one_line; nothing
 run tern data export nowhere.yaml -o .; status 2; err_has 'Name a folder inside it' "the folder is looked at before the recipe's sets are packed"
-run tern data export nowhere.yaml -o x --split-name 'a b'; status 2; err_has 'no name of a split' "and so is the split's name"
+run tern data export nowhere.yaml -o x --split-name 'a b'; status 2; err_has 'no name of a split' "a wrong split's name is refused at once"
 run sh -c "cd point && exec tern data export ../$S -L 64 -o \"\$PWD\""
 status 2 "the working folder by its name is refused"; err_has 'is the working folder'; one_line; nothing
 ln -s point link

@@ -48,8 +48,8 @@ printf '%s\n' '{"corpusid": 1, "content": {"source": {"pdfurls": null}, "text": 
     '{"corpusid": 2, "content": {"text": ""}}' '{"content": {"annotations": {"text": "no"}, "text": "Three."}}' >s2orc-1
 printf '%s\n' '{"corpusid": 1, "title": "t", "body": {"text": "One.\nTwo \u00e9.", "annotations": {"paragraph": [{"start": 0}]}}}' \
     '{"body": {"text": ""}, "bibliography": {"text": "no"}}' '{"body": {"text": "Three."}}' >s2orc-2
-is "$(ids --field 'body_text[].text' s2orc-2020.jsonl)" "$wanted" "--field body_text[].text"
-is "$(ids --format jsonl --field content.text s2orc-1)" "$wanted" "--field content.text"
+is "$(ids --field 'body_text[].text' s2orc-2020.jsonl)" "$wanted" "--field body_text[].text reads those texts"
+is "$(ids --format jsonl --field content.text s2orc-1)" "$wanted" "--field content.text reads that text"
 is "$(ids --field body.text s2orc-2)" "$wanted" "--field body.text finds the format, too"
 for f in s2orc-2020.jsonl s2orc-1 s2orc-2; do is "$(ids --format s2orc $f)" "$wanted" "--format s2orc: $f"; done
 printf '{"corpusid": 1, "content": null}\n' >none
@@ -66,7 +66,7 @@ is "$(ids corpus)" "$wanted" "a folder is its JSONL files, in the order of their
 is "$(ids corpus/)" "$wanted" "a folder may be named with a slash"
 is "$(cd corpus && ids .)" "$wanted" "a folder may be ."
 for n in 1 2 3; do is "$(ids --threads $n corpus)" "$wanted" "a folder with $n threads"; done
-rm -f corpus.tds; run tern data build -t "$T" corpus/; status 0 "a folder is built"; [ -f corpus.tds ]; ok $? "its set has the folder's name"
+rm -f corpus.tds; run tern data build -t "$T" corpus/; status 0 "a folder is built"; [ -f corpus.tds ]; ok $? "a folder's set has the folder's name"
 err_has 'corpus/: 2 files; left out: README.md, b/1.jsonl.sha256'; is "$(count corpus.tds)" 301 "a folder is read with all documents of its files"
 ln -s .. corpus/b/up; ln -s 1.jsonl corpus/b/same.jsonl
 is "$(ids corpus)" "$wanted" "links back are not followed, and a file with two names is read once"
@@ -89,7 +89,7 @@ tar -cf raw.es.tar wiki; gzip -c raw.es.tar >raw.es.tgz
 for f in raw.es.tar raw.es.tgz; do build $f; refused "$f" "$f: is a tar archive, not text in UTF-8. Unpack it (tar -xf) and name the folder."; done
 iconv -f latin1 -t utf-8 wiki/spanishText_0_5000 >utf8; doc 4 '\xc3\xa1\xc3\xa9' >>utf8
 build utf8; refused "Wikicorpus in UTF-8" "utf8: is UTF-8, and would be read as Latin-1"
-build --encoding utf-8 utf8; status 0 "Wikicorpus in UTF-8 is read when said"; is "$(count o.tds)" 3 "all articles of it"
+build --encoding utf-8 utf8; status 0 "Wikicorpus in UTF-8 is read when said"; is "$(count o.tds)" 3 "a set of Wikicorpus has all articles"
 head -c -8 wiki/spanishText_0_5000 >cut; build cut; refused "Wikicorpus cut off" "cut:9: the article has no line </doc>"
 build --skip-bad cut; status 0 "an article cut off is left out"; err_has 'cut: 1 lines that cannot be read were left out: 9'; is "$(count o.tds)" 1 "articles before one that is cut off stay"
 printf 'caf\351\n' >latin.txt; printf 'café\n' >utf.txt; is "$(ids --encoding latin-1 latin.txt)" "$(ids utf.txt)" "--encoding latin-1 of plain text"
@@ -100,7 +100,7 @@ G=$ROOT/tests/golden
 for i in 0 1 2 4 5; do printf '{"text": "word %d é😀"}\n' $i; done >file.jsonl
 { cat file.jsonl; for i in 6 7; do printf '{"text": "word %d é😀"}\n' $i; done; } >stream.jsonl
 build $G/arrow-file.arrow; refused "a row without text" "arrow-file.arrow:4: the row has no text. --skip-bad leaves such rows out."
-build --skip-bad $G/arrow-file.arrow; status 0 "an Arrow file"; is "$(count o.tds)" 5 "its rows with a text"; err_has 'arrow-file.arrow: 1 lines that cannot be read were left out: 4'
+build --skip-bad $G/arrow-file.arrow; status 0 "an Arrow file"; is "$(count o.tds)" 5 "a set of an Arrow file has the rows with a text"; err_has 'arrow-file.arrow: 1 lines that cannot be read were left out: 4'
 wanted=$(ids file.jsonl); is "$(ids --skip-bad $G/arrow-file.arrow)" "$wanted" "the column text of an Arrow file"
 for n in 1 2 3; do is "$(ids --skip-bad --threads $n $G/arrow-stream.arrow)" "$(ids stream.jsonl)" "the column text of an Arrow stream with $n threads"; done
 for i in 0 1 3 4 5; do printf '{"text": "b%d"}\n' $i; done >body.jsonl; is "$(ids --skip-bad --field body.text $G/arrow-file.arrow)" "$(ids body.jsonl)" "a field of a column"
@@ -120,7 +120,7 @@ head -c 2000 $G/arrow-stream.arrow >cut.arrow; build --skip-bad cut.arrow; refus
 
 # ---- short documents, files that are no text
 printf '{"text": "ab"}\n{"text": "abc"}\n{"text": ""}\n{"text": "abcd"}\n' >short.jsonl
-build --min-length 3 short.jsonl; status 0 "--min-length"; is "$(count o.tds)" 2 "leaves shorter documents out"; err_has 'short.jsonl: 1 documents below --min-length were left out'
+build --min-length 3 short.jsonl; status 0 "--min-length leaves out short texts"; is "$(count o.tds)" 2 "leaves shorter documents out"; err_has 'short.jsonl: 1 documents below --min-length were left out'
 printf '%s\n' '{"text": "one"}' '{"text": "two"}' '{"text": "one"}' '{"text": ""}' '{"text": "x"}' 'no JSON' '{"text": "one"}' '{"text": "caf\ud800"}' '{"text": "two"}' >some.jsonl
 build --dedup --skip-bad --min-length 2 --invalid skip some.jsonl; status 0 "duplicates, short, empty, bad and wrong documents"; is "$(count o.tds)" 2 "are left out"
 words='left out: 3 duplicates, 1 too short, 1 empty, 1 not in UTF-8, 1 bad line; no document was cut'
@@ -132,7 +132,7 @@ build --invalid replace latin.txt; err_has '1 byte replaced; no document was cut
 build more.jsonl; err_has "nothing was left out or cut"
 cp more.jsonl $'m\xe9.jsonl'; cp "$T" $'t\xe9.model'
 run tern data build -t $'t\xe9.model' -o o.tds $'m\xe9.jsonl'; status 0 "names of files that are not UTF-8 are no obstacle"
-is "$(tern data info --json o.tds | jq -r .source.files[0].path)" $'m\xef\xbf\xbd.jsonl' "they are noted with U+FFFD"
+is "$(tern data info --json o.tds | jq -r .source.files[0].path)" $'m\xef\xbf\xbd.jsonl' "the set's record has file names with U+FFFD"
 build --field $'te\xe9xt' more.jsonl; refused "a field's name that is not UTF-8" 'not UTF-8, as names of fields are'
 build --part 1/2 --format text --split $'\xe9' $'m\xe9.jsonl'; status 0 "a part notes any --split"
 no_text() { printf "$1" >x.bin; build x.bin; refused "$2" "x.bin: is $2, not text in UTF-8. $3"; }

@@ -141,7 +141,7 @@ rm -f x.tds err.*; step=$((step + 1))
 tasks 3 --share-size 100K text.jsonl bad.jsonl
 is "$all" " 2 2 2" "all tasks fail where a share has a bad line"
 # Several shares are bad: a task that finds one before it hears of another's says so, too.
-grep -q 'bad.jsonl:' err.*; ok $? "one of the tasks says why" || cat err.*
+grep -q 'bad.jsonl:' err.*; ok $? "one of the tasks names the bad file" || cat err.*
 # A late task may say that it goes on with parts that are there.
 ! cat err.* | grep 'error:' | grep -qv 'bad.jsonl:'; ok $? "every error names the file" || cat err.*
 [ ! -e x.tds ]; ok $? "tasks that fail write no set"
@@ -272,8 +272,8 @@ rm -rf x.tds.parts
 rm -rf x.tds*
 full() { ( trap '' XFSZ; ulimit -f 100; exec tern data build -t "$T" --threads 1 "$@" ) >/dev/null 2>err; rc=$?; cmd="build $* without room"; }
 rm -rf x.tds*
-full -o x.tds $big; [ $rc != 0 ]; ok $? "$cmd fails"; is "$(ls -d x.tds* 2>/dev/null)" "" "$cmd leaves nothing"
-full --resume --share-size 100K -o x.tds $big; [ $rc != 0 ]; ok $? "$cmd fails"; [ ! -e x.tds ]; ok $? "$cmd: no set"
+full -o x.tds $big; [ $rc != 0 ]; ok $? "a full disk fails: $cmd"; is "$(ls -d x.tds* 2>/dev/null)" "" "$cmd leaves nothing"
+full --resume --share-size 100K -o x.tds $big; [ $rc != 0 ]; ok $? "a full disk fails: $cmd"; [ ! -e x.tds ]; ok $? "$cmd: no set"
 is "$(ls x.tds.parts | grep -c tmp)" 0 "$cmd: no half-written part"
 run tern data build -t "$T" --share-size 100K -o x.tds $big; status 0 "a build that had no room goes on when there is some"
 cmp -s one.tds x.tds; ok $? "the set of a build that had no room"

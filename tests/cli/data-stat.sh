@@ -22,7 +22,7 @@ is "$(grep -c '^path ' out)" 2 "stat: each set that is named"
 is "$(grep -c '^best-fit ' out)" 2 "stat: best-fit in rows of each"
 run tern data stat data/train.tds -L 128 --json
 status 0
-is "$(field '.[0].documents')" 50 "stat: documents"
+is "$(field '.[0].documents')" 50 "stat counts the documents"
 is "$(field '[.[0].histogram[].documents] | add')" 50 "stat: every document is in the histogram once"
 is "$(field '[.[0].packings[] | .rows * 128 - .padding + .dropped_tokens] | unique | length')" 1 \
     "stat: rows hold every token but padding and what is dropped, in all packings"

@@ -180,18 +180,18 @@ printf '{ this is prose }\n' >x; build x; status 0 "a brace is no JSON"
 
 for line in '{"text": "ab", "x": NaN}' '{"text": "ab", "x": [-Infinity, Infinity]}' '{"text": "ab", "n": 123456789012345678901234567890}' '{"n": 1e999, "text": "ab"}' \
     '{"x": 1, "x": 2, "text": "ab"}' '{"a\u0000b": 1, "text": "ab"}' '{"m": "\ud800", "text": "ab"}' '{"m": {"x": [{"y": NaN}]}, "text": "\u0061\u0062"}' '{"text": "a\u0062", "e": "\ud83d\ude00", "z": NaN}'; do
-    printf '%s\n' "$line" >odd.jsonl; build odd.jsonl; status 0 "read: $line"
+    printf '%s\n' "$line" >odd.jsonl; build odd.jsonl; status 0 "data build reads $line"
     run tern data encode -t model odd.jsonl; cp out odd.ids; printf '{"text": "ab"}\n' >plain.jsonl; run tern data encode -t model plain.jsonl
     cmp -s out odd.ids; ok $? "an odd JSONL line has its text's ids"
 done
 for line in '{"text": "ab"' '{"text": "ab", "x": NaNs}' '{"text": "ab" "x": 1}' '["text"]' '{"text": "a	b", "x": NaN}' '{"text": null}' '{"text": 1, "x": NaN}' '{"x": Infinit}' '{"text": "\ud800"}' '{"text": "ab"}}' '{"text": "ab", "x": 01}' '{"text": "ab", "x": NaN,}' '{"te\u0078t"}'; do
     printf '{"text": "good"}\n%s\n{"text": "good too"}\n' "$line" >bad.jsonl
-    build bad.jsonl; status 2 "refused: $line"; err_has 'bad.jsonl:2: '; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
+    build bad.jsonl; status 2 "data build refuses $line"; err_has 'bad.jsonl:2: '; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
     build --skip-bad bad.jsonl; status 0 "left out where that is said"; docs 2; err_has '1 lines that cannot be read were left out: 2'
 done
 
 printf 'caf\351 au lait, d\351j\340\n' >latin1.txt
-build latin1.txt; status 2 "Latin-1"; err_has 'latin1.txt: is not UTF-8: 0xe9 at byte 3, 3 such bytes'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
+build latin1.txt; status 2 "a file in Latin-1 is refused"; err_has 'latin1.txt: is not UTF-8: 0xe9 at byte 3, 3 such bytes'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
 build --invalid replace latin1.txt; status 0; err_has '3 bytes that are not UTF-8 were replaced'
 run tern data encode -t model --invalid replace latin1.txt; cp out replaced; printf 'caf\357\277\275 au lait, d\357\277\275j\357\277\275\n' >fffd.txt; run tern data encode -t model fffd.txt; cmp -s out replaced; ok $? "by U+FFFD each"
 echo good >good.txt; build --invalid skip latin1.txt good.txt; status 0; is "$(count o.tds)" 1 "left out where that is said"; err_has 'latin1.txt: 1 documents that are not UTF-8 were left out'
@@ -204,15 +204,15 @@ for bytes in '\300\257' '\355\240\200' '\364\220\200\200' '\342\202' '\200' '\37
 done
 printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "UTF-8 of all lengths is read"
 printf 'a\0b\0' >x.txt; build x.txt; status 2; err_has 'byte 1 is NUL'
-printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "UTF-16"; err_has 'is UTF-16 or UTF-32, not text in UTF-8'; one_line
+printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "a file in UTF-16 is refused"; err_has 'is UTF-16 or UTF-32, not text in UTF-8'; one_line
 for name in bom.txt bom.jsonl bom; do
     if [ $name = bom.txt ]; then printf 'plain words'; else printf '{"text": "plain words"}\n'; fi >without; { printf '\357\273\277'; cat without; } >$name
     run tern data encode -t model --format "$([ $name = bom.txt ] && echo text || echo jsonl)" without; cp out wanted; run tern data encode -t model $name; cmp -s out wanted; ok $? "$name: the mark at its beginning is no text"
 done
 
 printf '%s\n' "$two" | gzip >one.gz; printf '{"text": "Gamma."}\n' | gzip >two.gz
-good() { build g.jsonl.gz; status 0 "gzip: $1"; docs "$2"; }
-bad() { build g.jsonl.gz; status 2 "gzip: $1"; err_has 'damaged gzip file'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"; }
+good() { build g.jsonl.gz; status 0 "gzip is read: $1"; docs "$2"; }
+bad() { build g.jsonl.gz; status 2 "gzip is refused: $1"; err_has 'damaged gzip file'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"; }
 cat one.gz two.gz >g.jsonl.gz; good "two members" 3
 { cat one.gz; head -c 512 /dev/zero; } >g.jsonl.gz; good "gzip with NUL bytes behind it" 2
 { cat one.gz; head -c 3 /dev/zero; cat two.gz; } >g.jsonl.gz; good "gzip members with NUL bytes between them" 3

@@ -71,7 +71,7 @@ is "$(eval "$(tern env -p trn1-2.30 $node)"; eval "$(tern env -p cpu)"; tern env
 # ---- which profile
 run tern env --explain; status 0; out_has "profile cpu: this node has no Neuron device" "a machine without devices has profile cpu"
 export TERN_PROFILE=trn1-2.20
-run tern env $node --explain; out_has "profile trn1-2.20: asked for" "TERN_PROFILE"
+run tern env $node --explain; out_has "profile trn1-2.20: asked for" "TERN_PROFILE names the profile"
 run tern env $node -p trn1-2.21 --explain; out_has "profile trn1-2.21: asked for" "-p wins over TERN_PROFILE"
 export TERN_PROFILE='trn1-2.31;id'
 run tern env; status 2; err_has "there is no profile 'trn1-2.31;id'"; one_line
@@ -157,7 +157,7 @@ if [ -n "${TERN_SANITIZE-}" ]; then
     skip "without /proc: LeakSanitizer needs it"
 elif unshare -rm true 2>/dev/null; then
     run unshare -rm sh -c "mount -t tmpfs none /sys; mount -t tmpfs none /proc; exec env -i $BIN/tern-env"
-    status 0 "without /proc and /sys"; out_has "OMP_NUM_THREADS="
+    status 0 "tern env works without /proc and /sys"; out_has "OMP_NUM_THREADS="
 else
     skip "no user namespaces here"
 fi

@@ -19,7 +19,7 @@ out_has 'nxd: 4 nodes x 32 ranks = 128: tensor 8 x data 4 x pipeline 4'
 out_has '32-63            1  node-2  -       1      0-3' 'a stage a node'
 out_has 'pipeline       32     4  96 over 1 switch' 'the pipelines cross switches'
 out_has 'tensor         16     8  128 inside a node' 'tensor groups do not'
-out_has 'No topology is known' 'and nothing is pretended'
+out_has 'No topology is known' 'explain says that no topology is known'
 out_has 'srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --distribution=block' 'the command line'
 out_has " 'it'\\''s'" 'quoted for a shell' # the line is broken where the build folder's path ends
 [ ! -e ledger ]; ok $? 'nothing is begun'
@@ -27,17 +27,17 @@ out_has " 'it'\\''s'" 'quoted for a shell' # the line is broken where the build 
 run tern run --explain run.yaml -N 5 --set launch.spares=1
 status 0; narrow
 out_has 'nxd: 4 nodes x 32 ranks = 128: ' 'the node in reserve does not compute'
-out_has 'In reserve (launch.spares): node-5' 'and is named'
+out_has 'In reserve (launch.spares): node-5' 'explain names the node in reserve'
 run tern run --explain run.yaml -N 1 --set launch.spares=1; status 2; err_has 'none is left to work'; one_line
 
 run tern run --explain run.yaml -c cluster.yaml
 status 0; narrow
 [ "$(wc -l <out)" -lt 90 ]; ok $? '64 nodes x 32 ranks: equal rows are one'
 out_has '0-95             3  trn1-st-trn1-[1-3]    spine.trn1-trn1-1  0      0-11' 'three nodes of a stage under a switch'
-out_has '512-607          3  trn1-st-trn1-[4-6]    spine.trn1-trn1-1  1      0-11' 'and the next stage under the same'
+out_has '512-607          3  trn1-st-trn1-[4-6]    spine.trn1-trn1-1  1      0-11' 'the next stage is under the same switch'
 out_has 'pipeline      512     4  1536 over 1 switch' 'so no pipeline leaves its switch'
 out_has 'SLURM_HOSTFILE=HOSTS srun --ntasks=64 --ntasks-per-node=1' 'launched in that order'
-out_has '[16-17]--[18-19]--[20-21]--[22-23]--' 'the torus'
+out_has '[16-17]--[18-19]--[20-21]--[22-23]--' 'explain draws the ring on the torus'
 out_has '    4  4            2      1     32-33,96-97' 'NeuronCore 4 is on NUMA node 1'
 out_has 'Neighbours in a tensor group are on one chip or on adjacent ones.' 'a row of the torus'
 run tern run --explain run.yaml -c cluster.yaml --set launch.mapping=block
@@ -81,7 +81,7 @@ out_has 'workers take the core of their LOCAL_RANK' 'a workload assigns cores by
 out_has 'intranode-collective-comm.rst' 'with its source'
 
 run tern run --explain run.yaml --set launch.with=mpirun -N 2
-out_has '-n 2 --map-by ppr:1:node:OVERSUBSCRIBE --bind-to' 'by mpirun'
+out_has '-n 2 --map-by ppr:1:node:OVERSUBSCRIBE --bind-to' 'explain has mpirun'"'"'s command line'
 run tern run --explain run.yaml; status 0
 out_has 'Nodes: this machine'
 run tern run --explain run.yaml -N 5 --set parallel.tensor=3

@@ -99,7 +99,7 @@ err_has 'model-00002.safetensors: its bytes do not have the digest'
 rm hub/fault
 : >hub.log
 run tern fetch hf://org/model -o m4
-status 0 "the same command goes on"
+status 0 "the same fetch goes on after an interruption"
 is "$(hub_asked 'GET .*00001.safetensors')" 0 "what was right is not fetched again"
 echo 'tree 1 tree' >hub/fault
 run tern fetch hf://org/model -o m5
@@ -119,7 +119,7 @@ run tern fetch hf://org/model -o m7
 status 1 "a fetch into a folder that another will use"
 rm hub/fault
 run tern fetch hf://datasets/org/data -o m7
-status 0 "another fetch into the folder ends"
+status 0 "another fetch into the folder ends well"
 err_has 'of other fetches, for their next call'
 : >hub.log
 run tern fetch hf://org/model -o m7
@@ -173,7 +173,7 @@ cmp -s o/large large && is "$(cat o/d/small)" small "objects below a prefix"
 run tern fetch s3://b/p/large -o one
 status 0
 is "$(cat out)" one/large "the file's path is printed"
-cmp -s one/large large; ok $? "one object"
+cmp -s one/large large; ok $? "one object of a bucket is fetched whole"
 fault flip=1000 'match=GET.*small'
 TERN_STORE_DEADLINE=1 run tern fetch s3://b/p/ -o o2
 [ "$rc" != 0 ] && [ ! -e o2/large ]; ok $? "an object that comes wrong: nothing gets a name"
@@ -182,11 +182,11 @@ fault_none
 sum=$(sha256sum large | cut -d' ' -f1)
 run tern fetch "$S3/plain/file.bin?token=secret" --sha256 "$sum" -o w
 status 0
-cmp -s w/file.bin large; ok $? "one file, with its digest"
+cmp -s w/file.bin large; ok $? "one file is fetched with its digest"
 ! grep -q secret out err; ok $? "a URL's query is not shown"
 run tern fetch "$S3/plain/file.bin" --sha256 "$(printf '0%.0s' {1..64})" -o w2
 status 1
-[ ! -e w2/file.bin ]; ok $? "another digest: no file"
+[ ! -e w2/file.bin ]; ok $? "a file with another digest is not left there"
 # Two files of one length and no digest: what waits of the first is none of the second's.
 head -c 9000000 /dev/urandom >first; head -c 9000000 /dev/urandom >second
 # Of a file of the web no digest is known: it is compared when it is there.
@@ -194,7 +194,7 @@ mkdir web; run tern fetch "$S3/plain/file.bin" -o web; status 0
 run tern fetch "$S3/plain/file.bin" -o web; status 0 "a file of the web that is there already"
 size=$(stat -c %s web/file.bin); head -c "$size" /dev/zero >web/file.bin
 run tern fetch "$S3/plain/file.bin" -o web; status 2 "a file of the same length that is another"; err_has "web/file.bin: is there, and is not the file of the source"
-head -c "$size" /dev/zero | cmp -s - web/file.bin; ok $? "it is left as it is"
+head -c "$size" /dev/zero | cmp -s - web/file.bin; ok $? "the file that was there stays as it was"
 : >"$WORK/s3.log"
 run tern fetch "$S3/plain/file.bin" -o web --replace; status 0
 cmp -s web/file.bin large; ok $? "--replace takes its place"

@@ -12,9 +12,9 @@ run tern ckpt export checkpoints/latest -o hf; status 0
 # ---- one model in all its forms
 gen() { run tern generate "$@"; }
 gen checkpoints -p 'the cat' -n 12; status 0; cp out greedy
-err_has 'keys and values' "memory is told before it is taken"
-grep -q 'prompts: [0-9]* tokens in .*, [0-9.]* a second; then 11 in .*, [0-9.]* a second' err; ok $? "the rates of reading and making tokens are told" || cat err
-[ "$(wc -c <greedy)" -gt 12 ]; ok $? "text comes" || cat greedy
+err_has 'keys and values' "generate names its memory before it takes it"
+grep -q 'prompts: [0-9]* tokens in .*, [0-9.]* a second; then 11 in .*, [0-9.]* a second' err; ok $? "generate prints the rates of reading and making tokens" || cat err
+[ "$(wc -c <greedy)" -gt 12 ]; ok $? "generate prints a text" || cat greedy
 for m in checkpoints/latest "checkpoints/$(basename "$(ls -d checkpoints/step-* | tail -1)")" hf; do
     gen "$m" -p 'the cat' -n 12; cmp -s out greedy; ok $? "${m%-*} goes on as the folder of checkpoints does" || cat out err
 done
@@ -44,7 +44,7 @@ for how in '' '--temperature 1.5 --seed 7' '--temperature 1 --top-p 0.9 --top-k 
     done
 done
 gen checkpoints -p 'the cat' -n 30 --ids --temperature 1.5 --seed 7; cp out seven
-gen checkpoints -p 'the cat' -n 30 --ids --temperature 1.5 --seed 8; ! cmp -s out seven; ok $? "another seed draws other tokens"
+gen checkpoints -p 'the cat' -n 30 --ids --temperature 1.5 --seed 8; ! cmp -s out seven; ok $? "another seed gives other tokens"
 gen checkpoints -p 'the cat' -n 30 --ids --temperature 5 --top-k 1; cp out one; gen checkpoints -p 'the cat' -n 30 --ids
 cmp -s out one; ok $? "--top-k 1 is the most probable token at any temperature"
 
@@ -59,12 +59,12 @@ is "$(bos --no-bos)" '[false,true]' "--no-bos leaves it out"
 
 echo '{"instruction": "the\u0000cat", "response": "a\u0000b"}' >nul.jsonl; gen checkpoints --from nul.jsonl --template dolly -n 1 --json
 is "$(jq -c '.prompt | split("\n")[1]' out)" '"the\u0000cat"' "JSON has what stands behind a prompt's NUL"
-is "$(jq -c .reference out)" '"a\u0000b"' "and behind a reference's"
+is "$(jq -c .reference out)" '"a\u0000b"' "a NUL in a reference is printed as it was"
 # Every token is a NUL and its number.
 jq -n '{added_tokens: [], pre_tokenizer: {type: "ByteLevel", add_prefix_space: false, use_regex: true}, decoder: {type: "ByteLevel"},
         model: {type: "BPE", vocab: ([range(800) | {key: "\u0100\(.)", value: .}] | from_entries), merges: []}}' >nul.json
 echo '1 5 6' >ids; gen checkpoints -t nul.json --prompt-ids ids -n 3 --json
-is "$(jq -c .text out)" "$(jq -c '.ids | map("\u0000\(.)") | add' out)" "and behind those of the text"
+is "$(jq -c .text out)" "$(jq -c '.ids | map("\u0000\(.)") | add' out)" "a text has a NUL before each id's text"
 
 # ---- where a text ends
 read -r -a made <<<"$ids"
@@ -73,7 +73,7 @@ first=; for i in 0 1 2 3; do [ "${made[$i]}" = "${made[3]}" ] && { first=$((i + 
 ends() { gen hf -p 'the cat' -n 12 --json "$@"; jq -r '"\(.ids | length) \(.end)"' out; }
 is "$(ends)" "$first eos" "one of several ids of generation_config.json ends a text"
 is "$(ends --ignore-eos)" "12 max-tokens" "--ignore-eos goes on"
-echo "{\"eos_token_id\": ${made[3]}}" >hf/generation_config.json; is "$(ends)" "$first eos" "so does a single id there"
+echo "{\"eos_token_id\": ${made[3]}}" >hf/generation_config.json; is "$(ends)" "$first eos" "a single eos_token_id in generation_config.json ends the text"
 echo '{"eos_token_id": null}' >hf/generation_config.json; is "$(ends)" "12 max-tokens" "null there leaves it to config.json"
 sed -i "s/\"eos_token_id\": 2/\"eos_token_id\": ${made[3]}/" hf/config.json; is "$(ends)" "$first eos" "whose id ends a text then"
 echo '{"eos_token_id": "x"}' >hf/generation_config.json; gen hf -p a; status 2; one_error; err_has 'eos_token_id is no id'
@@ -93,7 +93,7 @@ cat >rows.jsonl <<'J'
 J
 gen checkpoints --from rows.jsonl --row 1 --template dolly -n 6; status 0
 is "$(grep -A4 -x -e '--- 1: prompt' out | tr '\n' '|')" '--- 1: prompt|### Instruction|a house||### Answer|' "a row's prompt is printed by its template"
-is "$(tail -2 out | tr '\n' '|')" '--- reference|so it is|' "its reference is printed"
+is "$(tail -2 out | tr '\n' '|')" '--- reference|so it is|' "a row's reference is printed"
 grep -qx -e '--- answer' out; ok $? "between them is the answer"
 tern data template dolly >own.yaml; cp out first
 gen checkpoints --from rows.jsonl --row 1 --template own.yaml -n 6; cmp -s out first; ok $? "a template may be a file"
@@ -103,7 +103,7 @@ gen checkpoints --from rows.jsonl --row 3 --template dolly; status 2; one_error;
 gen checkpoints --from rows.jsonl --row 2..9 --template dolly; status 2; one_error; err_has 'rows.jsonl: row 3' "a bad row is named"
 head -3 rows.jsonl >good.jsonl
 echo '{"instruction": "the cat", "response": ""}' >open.jsonl
-gen checkpoints --from open.jsonl --template dolly -n 4 --json; status 0 "a record's answer may be empty"; is "$(jq -c .reference out)" null "it has no reference then"
+gen checkpoints --from open.jsonl --template dolly -n 4 --json; status 0 "a record's answer may be empty"; is "$(jq -c .reference out)" null "a row with an empty answer has no reference"
 gen checkpoints --from good.jsonl --row 1..3 --template dolly; status 2; one_line; err_has 'has no row 3: it has 3, counted from 0'
 gen checkpoints --from good.jsonl --template nosuch; status 2; one_line; err_has 'nosuch'
 gen checkpoints --from good.jsonl --template llama3-chat; status 2; one_line; err_has 'special token'
@@ -143,13 +143,13 @@ started() { [ "$(wc -c <said)" -gt 20 ]; }
 until_true started; kill -INT $pid; wait $pid
 is $? 130 "Ctrl-C ends with status 130"
 started && [ "$(tail -c 1 said | od -An -c | tr -d ' ')" = '\n' ]; ok $? "what was made is printed to its end"
-grep -q 'prompts: .*; then [0-9]* in' err; ok $? "and the rates are told" || cat err
+grep -q 'prompts: .*; then [0-9]* in' err; ok $? "an interrupted generate prints the rates" || cat err
 
 # ---- what is refused
 bad() { # WORDS OPTIONS...
     local words=$1; shift
     gen "$@"
-    status 2 "refused: ${*:2}"; one_error "refused with one error: ${*:2}"; err_has "$words" "refused with '$words'"
+    status 2 "generate refuses ${*:2}"; one_error "refused with one error: ${*:2}"; err_has "$words" "refused with '$words'"
     [ ! -s out ]; ok $? "nothing is printed then"
 }
 bad 'nowhere: is not there' nowhere -p a

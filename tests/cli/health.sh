@@ -40,7 +40,7 @@ ulimit -l unlimited 2>/dev/null && limits= || limits=limits,
 run tern health --json --skip "${limits}provider" --mount /fsx --expect hugepages=5128
 status 0 "a whole machine is well" || sed 's/^/# /' out
 for c in neuron ecc kernel efa nic mount memory hugepages leftovers stuck software; do
-    [ "$(verdict $c)" = ok ]; ok $? "well: $c" || sed 's/^/# /' out
+    [ "$(verdict $c)" = ok ]; ok $? "$c is ok on a good node" || sed 's/^/# /' out
 done
 out_has 'neuron=2.16.7.0' "the driver's version is in the fingerprint"
 
@@ -140,7 +140,7 @@ process 4712 0::/ 0 'slurmstepd: [770.0]'; bad "another job runs" leftovers
 process 4712 0::/ $(($(id -u) + 1)) 'slurmstepd: [77.0]'; bad "a user's process only looks like the job" leftovers
 for i in $(seq 300); do process $((5000 + i)) 0::/ 0 "slurmstepd: [$i.0]"; done; process 4712 0::/ 0 'slurmstepd: [77.0]'; rm -r m/proc/5077; good "its job runs among many" leftovers
 holder 0::/user.slice/user-1000.slice/user@1000.service/slurm/job_77; check "a cgroup of the user's own naming" leftovers unknown 4
-holder 0::/; check "a process whose job cannot be told" leftovers unknown 4; out_has 'process 4711 holds a Neuron device'
+holder 0::/; check "a process whose job is not known" leftovers unknown 4; out_has 'process 4711 holds a Neuron device'
 process 4711 0::/ 0 python; good "root's own, a monitor's say" leftovers
 holder $'12:cpuset:/\n4:memory:/slurm_n1/uid_1000/job_77/step_0'; bad "a leftover process in the older cgroups" leftovers; out_has 'of job 77'
 if [ "$(id -u)" = 0 ]; then

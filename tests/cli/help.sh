@@ -26,7 +26,7 @@ status 0; out_has ".TH TERN 1 "; out_has "\"$(tern --version)\"" "tern's man pag
 
 # ---- topics
 run tern help
-status 0 "tern help"; cp out list
+status 0 "tern help ends well"; cp out list
 tern --help-topics >pages; [ -s pages ]; ok $? "tern --help-topics lists pages"
 while read -r page; do
     topic=${page#tern-}; topic=${topic%.*}

@@ -51,10 +51,10 @@ finds() {
     local word=error wanted=2
     [ "$3" = E ] || { word=warning; wanted=0; }
     grep -qE "^$1:$2: $word: $4: .+[.?]\$" err && [ "$rc" = $wanted ] && ! grep -E '^[^ ]*json:[0-9]+: error: ' err | grep -qv ": $4: "
-    ok $? "$5: $4" || { echo "# got $rc"; sed 's/^/# /' err; }
+    ok $? "$5: the only error is $4" || { echo "# got $rc"; sed 's/^/# /' err; }
 }
 c=cluster-config.json p=provisioning_parameters.json
-cp good/* .; lint; status 0 'good files'; [ ! -s err ]; ok $? 'nothing is found in them' || cat err
+cp good/* .; lint; status 0 'HyperPod'"'"'s good files have no finding'; [ ! -s err ]; ok $? 'nothing is found in them' || cat err
 finds $p 4 E pod-group-missing 'a controller group of another name' 's/"controller-machine"/"controller"/'
 finds $p 7 E pod-group-missing 'a worker group of another name' 's/worker-group-1/worker-group-2/; '
 err_has "did you mean 'worker-group-1'?" 'the nearest name is told'
@@ -92,14 +92,14 @@ finds $p 2 E key-unknown 'a key that is nowhere' 's/"version"/"colour": 1, &/'
 cp good/* .; sed -i 's/, *"VpcConfig": {.*/,/; /VpcConfig/d' $c; lint; err_has "warning: pod-fsx-network" 'a cluster without a network of its own'
 
 sed 's/subnet-0123456789abcdef0/${PrivateSubnet}/' good/$c >$c; cp good/$p good/fsx.json .; lint; status 2; err_has "$c:17: error: value-variable" 'a value that is to be filled in'
-echo PrivateSubnet=subnet-0123456789abcdef0 >values.txt; run tern cluster lint $files --vars values.txt; status 0 '--vars fills it'
+echo PrivateSubnet=subnet-0123456789abcdef0 >values.txt; run tern cluster lint $files --vars values.txt; status 0 '--vars fills in a value'
 
 # A bare list of groups, as --instance-groups takes it.
 cp good/* .; python3 -c 'import json; json.dump(json.load(open("good/cluster-config.json"))["InstanceGroups"], open("cluster-config.json", "w"), indent=1)'
 lint; status 0 'a bare list of groups'
 sed -i 's/worker-group-1/workers/' $c; lint; status 2; err_has "$p:7: error: pod-group-missing" 'is judged, too'
 # Each file alone, in another order, among layouts.
-for f in $files; do cp good/* .; run tern cluster check $f; status 0 "$f alone"; done
+for f in $files; do cp good/* .; run tern cluster check $f; status 0 "$f alone is checked"; done
 sed -i 's/worker-group-1/workers/' $p
 run tern cluster check fsx.json "$ROOT/cluster-templates/trn1-4/cluster.yaml" $p $c; status 2; err_has pod-group-missing 'HyperPod files among layouts'; out_has trn1.32xlarge 'the layout is described'
 run tern cluster check --json $p $c; status 2

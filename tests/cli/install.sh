@@ -50,11 +50,11 @@ slurm=SLURM_PREFIX=$WORK/slurm
 printf '# site\ninclude %s/etc/plugstack.conf.d/*.conf\n' "$WORK" >etc/plugstack.conf
 files etc >etc.before; cp etc/plugstack.conf plugstack.before
 inst install "$slurm"
-status 0 "make install"
+status 0 "make install ends well"
 out_has "scontrol show config"
 [ -x pre/bin/tern ] && [ -x pre/bin/tern-run ] && [ -s pre/share/man/man1/tern-run.1 ]; ok $? "programs and man pages are there"
 [ -s pre/share/man/man5/tern-recipe.5 ] && [ -s pre/share/man/man7/tern-launch.7 ]; ok $? "man pages of files and of topics are installed"
-[ -s pre/share/man/man3/libtern-ledger.3 ] && [ -s pre/share/man/man3/tern_log_open.3 ]; ok $? "and those of libtern-ledger's functions"
+[ -s pre/share/man/man3/libtern-ledger.3 ] && [ -s pre/share/man/man3/tern_log_open.3 ]; ok $? "man pages of libtern-ledger's functions are installed"
 module=$(ls pre/share/tern/modulefiles/tern/*.lua)
 is "${module##*/}" "$(tern --version | cut -d' ' -f2).lua" "a module file for Lmod, named for the version"
 lua=$(command -v lua || command -v lua5.4 || command -v lua5.3)
@@ -94,9 +94,9 @@ complete_words() { # WORD...: what bash would offer for the last one
     run env PATH="$WORK/pre/bin:$PATH" bash -c 'f=$1; shift; . "$f"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tern; printf "%s\n" "${COMPREPLY[@]}"' - \
         pre/share/bash-completion/completions/tern "$@"
 }
-complete_words tern led; out_has ledger "completion: programs"
+complete_words tern led; out_has ledger "completion: a program of tern"
 complete_words tern help para; out_has parallel "completion: topics of help"
-complete_words tern cluster doc; out_has doctor "completion: verbs"
+complete_words tern cluster doc; out_has doctor "completion: a verb of tern cluster"
 complete_words tern cluster doctor --le; out_has --ledger "completion: options of a verb"
 complete_words tern run --se; out_has --set "completion: options of a program"
 
@@ -104,7 +104,7 @@ complete_words tern run --se; out_has --set "completion: options of a program"
 was=$(stat -c %i pre/lib/slurm/$so); exec 9<pre/lib/slurm/$so
 inst install "$slurm"; status 0 "make install a second time"
 [ "$(stat -c %i pre/lib/slurm/$so)" != "$was" ] && cmp -s /proc/self/fd/9 "$build/plugins/tern_spank.so"
-ok $? "who has the old plugin open keeps it whole"
+ok $? "a process that has the old plugin open keeps it whole"
 exec 9<&-
 [ "$(sort pre/share/tern/installed | uniq -d | wc -l)" = 0 ]; ok $? "nothing is listed twice"
 
@@ -122,8 +122,8 @@ inst install "$slurm"; status 0
 
 # ---- uninstall
 mkdir -p pre/share/other; touch pre/share/other/file pre/bin/foreign
-inst uninstall "$slurm"; status 0 "make uninstall"
-[ "$(find pre -type f | sort | tr '\n' ' ')" = 'pre/bin/foreign pre/share/other/file ' ]; ok $? "only what is somebody else's stays" || find pre
+inst uninstall "$slurm"; status 0 "make uninstall ends well"
+[ "$(find pre -type f | sort | tr '\n' ' ')" = 'pre/bin/foreign pre/share/other/file ' ]; ok $? "uninstall leaves only files of others" || find pre
 files etc | cmp -s - etc.before; ok $? "Slurm's configuration is as before" || files etc
 rm -r pre
 inst install "$slurm"; echo '# mine' >>etc/plugstack.conf.d/tern.conf
@@ -154,7 +154,7 @@ out_has "add this line to $WORK/etc/plugstack.conf"; out_has "  optional $WORK/p
 [ "$(files etc)" = "$(cat etc.before)" ]; ok $? "nothing is written there"
 inst uninstall
 echo "optional $WORK/elsewhere/tern_spank.so" >etc/plugstack.conf
-inst install "$slurm"; out_has "$WORK/etc/plugstack.conf loads another build" "a line for another build is told"
+inst install "$slurm"; out_has "$WORK/etc/plugstack.conf loads another build" "an install warns of a plugstack line for another build"
 echo "optional $WORK/pre/lib/slurm/$so tern=x" >etc/plugstack.conf
 inst install "$slurm"; out_has "$WORK/etc/plugstack.conf loads the plugin already"
 inst uninstall
@@ -174,8 +174,8 @@ rm dead; inst uninstall
 echo 19.05.1 >version
 inst install "$slurm"; status 1 "a Slurm of another release"
 err_has "here is 19.05.1"; err_has 'SLURM_PREFIX=DIR'; [ ! -e pre ]; ok $? "nothing is written"
-inst install "$slurm" WITH_PLUGIN=no; status 0 "WITH_PLUGIN=no"
-[ ! -e pre/lib/slurm ] && [ -x pre/bin/tern ]; ok $? "all but the plugin"
+inst install "$slurm" WITH_PLUGIN=no; status 0 "make install WITH_PLUGIN=no ends well"
+[ ! -e pre/lib/slurm ] && [ -x pre/bin/tern ]; ok $? "WITH_PLUGIN=no installs all but the plugin"
 inst uninstall
 inst install SLURM_PREFIX="$WORK/none"; status 1; err_has 'no bin/scontrol under'
 inst install PREFIX=relative; status 1; err_has 'no absolute path'
@@ -183,7 +183,7 @@ inst install SLURM_CONF="$WORK/none"; status 1; err_has 'cannot read'
 
 # ---- a package: nothing of this machine's Slurm, nothing outside DESTDIR
 echo 19.05.1 >version
-inst install DESTDIR="$WORK/stage" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "DESTDIR"
+inst install DESTDIR="$WORK/stage" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "make install with DESTDIR ends well"
 has stage/etc/slurm/plugstack.conf.d/tern.conf "optional /usr/lib/slurm/$so tern=/usr/bin/tern" "paths in it are those of the machine it is for"
 ! grep -q "$WORK" stage/usr/share/tern/installed; ok $? "the list of a package has paths of the machine that it is for"
 inst uninstall DESTDIR="$WORK/stage" PREFIX=/usr
@@ -207,7 +207,7 @@ fi
 odds=('d$x*[q]' 'h#sh')
 if long; then odds+=('a b' "it's" 'ba\ck'); fi
 for odd in "${odds[@]}"; do
-    inst install PREFIX="$WORK/odd/$odd" DESTDIR= SLURM_PREFIX="$WORK/none" WITH_PLUGIN=no; status 0 "PREFIX=$odd"
+    inst install PREFIX="$WORK/odd/$odd" DESTDIR= SLURM_PREFIX="$WORK/none" WITH_PLUGIN=no; status 0 "make install into $odd ends well"
     run "odd/$odd/bin/tern" help recipe; status 0 "tern works below PREFIX=$odd"
     inst uninstall PREFIX="$WORK/odd/$odd"; [ ! -e "odd/$odd" ]; ok $? "uninstall removes all below PREFIX=$odd"
 done

@@ -17,7 +17,7 @@ status 0; err_has 'template dolly: 3 records' "records are counted"
 run tern data info --json dolly.tds
 out_has '"template": "dolly"' "a set has its template's name"
 out_has '"loss": "response"' "what is learnt"
-out_has "\"template_sha256\": \"$(tern data template dolly | sha256sum | cut -d' ' -f1)\"" "and the digest of the template's text"
+out_has "\"template_sha256\": \"$(tern data template dolly | sha256sum | cut -d' ' -f1)\"" "the set has the digest of the template's text"
 run tern data head -t "$model" dolly.tds
 out_has '### Instruction' "the set holds the template's text"
 grep -A1 -e '^--- answer:' out | grep -qx ' \?Of the people.'; ok $? "head shows the answer under its heading"
@@ -43,7 +43,7 @@ err_has '--max-tokens is 40. Say --longer cut or drop.' "a record that is too lo
 [ ! -e long.tds ]; ok $? "input that is refused leaves no set"
 build -o cut.tds --template dolly --max-tokens 40 --longer cut dolly.jsonl
 status 0; err_has 'above --max-tokens were cut' "cut records are counted"
-err_has '1 records were left out: their prompts fill --max-tokens' "and those without an answer then"
+err_has '1 records were left out: their prompts fill --max-tokens' "records without an answer after the cut are counted"
 is "$(python3 -c 'from tds import read
 ids, mask, docs = read("cut.tds")
 print(docs, [m for i, m in zip(ids, mask) if i == ids[-1]])')" "2 [1, 0]" "the EOS of a cut record is no target"
@@ -101,7 +101,7 @@ grep -q Hint out; [ $? = 1 ]; ok $? "a field of null leaves no section"
 run tern data info --json own.tds; out_has '"template": "own.yaml"' "its file's name is noted"
 echo 'answr: x' >>own.yaml
 build -o own2.tds --template own.yaml own.jsonl
-status 2; err_has 'own.yaml:8: ' "a mistake in a template is told with its line"
+status 2; err_has 'own.yaml:8: ' "a mistake in a template is reported with its line"
 build -o own2.tds --template dollly own.jsonl
 status 2; err_has 'Did you mean dolly?' "a typo in a template's name"
 

@@ -13,14 +13,14 @@ finds() {
     [ "$2" = E ] || { word=warning; wanted=0; }
     grep -qE "^c\.yaml:$3: $word: $1: .+\. *.+[.?]\$" err && [ "$rc" = $wanted ] &&
         ! grep -E '^c\.yaml:[0-9]+: error: ' err | grep -qv ": $1: "
-    ok $? "$4: $1" || { echo "# got $rc"; sed 's/^/# /' err; }
+    ok $? "$4: the only error is $1" || { echo "# got $rc"; sed 's/^/# /' err; }
 }
 # NAME SED-SCRIPT [MORE]: nothing is found.
 takes() {
     sed "$2" "$template" >c.yaml
     [ -z "${3-}" ] || printf '%b\n' "$3" >>c.yaml
     run tern cluster check c.yaml
-    [ "$rc" = 0 ] && [ ! -s err ]; ok $? "taken: $1" || sed 's/^/# /' err
+    [ "$rc" = 0 ] && [ ! -s err ]; ok $? "a layout is taken with $1" || sed 's/^/# /' err
 }
 queue='/CapacityType/s/$/\n' head='/KeyName/s/$/\n' resource='/MinCount/s/$/\n' more='$s/$/\n'
 A=0123456789abcdef

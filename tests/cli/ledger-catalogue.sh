@@ -63,7 +63,7 @@ rewrite $c "UPDATE attempt SET outcome = 'forged' WHERE run_id = '$id'"; seal $c
 run tern ledger verify; status 1 "verify compares ledger.db with the runs"; out_has "$c: does not say what run.db says of run $id"
 rewrite $c "INSERT INTO run(id, name) VALUES('01ARZ3NDEKTSV4RRFFQ69G5FAV', 'forged')"; seal $c
 run tern ledger verify; out_has "has rows of runs that it does not know"
-run tern ledger fold --rebuild; status 0; run tern ledger verify; status 0 "fold --rebuild makes ledger.db of the runs alone"; rows | cmp -s rows.good -; ok $? "its rows are the runs'"
+run tern ledger fold --rebuild; status 0; run tern ledger verify; status 0 "fold --rebuild makes ledger.db of the runs alone"; rows | cmp -s rows.good -; ok $? "the rebuilt ledger.db has the runs' rows"
 
 # ---- each table of both files
 cp $r/run.db run.good
@@ -78,7 +78,7 @@ for f in $r/run.db $c; do
     done
 done
 is "$(sqlite3 $c 'select count(*) from run')" 2 "a row of another run in run.db does not come into ledger.db"
-is "$missed" "" "a row more in any table of run.db or ledger.db is found by verify"; [ $n -ge 15 ]; ok $? "both files have their tables ($n)"
+is "$missed" "" "a row more in any table of run.db or ledger.db is found by verify"; [ $n -ge 15 ]; ok $? "the check went through the tables of both files ($n)"
 run tern ledger fold --rebuild; status 0; run tern ledger verify; status 0 "a rebuild makes all of it again" || cat out
 
 # ---- run.db of a newer version, as a flipped bit says or a newer tern

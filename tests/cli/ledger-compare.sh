@@ -67,7 +67,7 @@ WRITER_SPEED=2 make timed 1 1 100; make other 1 1 100; make another 1 1 100
 tern ledger goodput timed -P -n -o wall,goodput,other >one; run tern ledger goodput timed other -P -n -o wall,goodput,other
 is "$(tail -1 out)" "$(cat one)" "goodput: the total's times are those of the runs that have them"
 run tern ledger goodput other another -P -n -o id,wall,goodput; is "$(tail -1 out)" "total||" "goodput: without any such run the total has no times"
-run tern ledger goodput other another; status 0; grep -q '^total *$' out; ok $? "goodput: nor in the table for people" || cat out
+run tern ledger goodput other another; status 0; grep -q '^total *$' out; ok $? "goodput: the table's total has no times either" || cat out
 tern ledger cost timed -P -n -o wasted >one; run tern ledger cost timed other -P -n -o wasted; is "$(tail -1 out)" "$(cat one)" "cost: the total's waste is that of the runs whose times are known"
 
 # ---- numbers that make no sense

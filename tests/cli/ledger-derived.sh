@@ -19,7 +19,7 @@ answers() { # what people ask
 } 2>said
 answers >right; [ ! -s said ] && [ -s right ]; ok $? "the first answers are complete" || cat said
 reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.good ledger/ledger.db; }
-# make FILE SQL: as somebody who may write there could leave it
+# make FILE SQL: as a user with write permission there could leave it
 altered() { chmod 644 "$1"; sqlite3 -cmd ".dbconfig defensive off" "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
 endless='AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, x, x, x, x, x, x, x, x FROM c'
 
@@ -136,7 +136,7 @@ else
     skip "strace is not installed, or may not trace"
 fi
 
-# Somebody who may not write there reads the same.
+# A user without write permission there reads the same.
 if [ "$(id -u)" = 0 ]; then
     . "$ROOT/tests/lib/reach.sh"
     chmod 755 "$WORK"; reach 65534; reset; rm $r/run.db; cp cut $r/run.db; chmod -R go+rX ledger

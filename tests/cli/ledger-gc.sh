@@ -16,7 +16,7 @@ sums() { find l -type f -printf '%P %s\n' | sort; }
 
 # ---- nothing to do
 run tern ledger gc; status 0; is "$(cat out)" "nothing would go" "a tidy ledger has no garbage"
-run tern ledger gc --remove; status 0; is "$(cat out)" "nothing is to be removed" "and nothing goes"
+run tern ledger gc --remove; status 0; is "$(cat out)" "nothing is to be removed" "gc --remove removes nothing from a tidy ledger"
 
 # ---- temporary files
 temp l/ledger.db; temp "$R/run.db"; temp "$R/spool/1/rank0.0.spool"; temp "$R/keep.json" now
@@ -24,14 +24,14 @@ temp "l/runs/$going/run.db"; echo mine >"$R/notes.tmp-1"; touch -d '9 days ago' 
 sums >before
 run tern ledger gc; status 0; out_has "temporary file: $WORK/l/ledger.db.tmp-other_host"
 out_has '3 would go, 2.93 KiB. To remove them: tern ledger gc --remove'
-is "$(sums)" "$(cat before)" "without --remove nothing is changed"
+is "$(sums)" "$(cat before)" "gc without --remove changes nothing"
 run tern ledger gc -n; status 0; out_has '3 would go'
 run tern ledger gc --json; status 0
 is "$(jq -c '[length, ([.[].bytes] | add), ([.[].kept] | unique)]' out)" '[3,3000,[null]]' "JSON has each with its bytes"
 run tern ledger gc --remove; status 0; out_has '3 removed, 2.93 KiB'
 is "$(find l -name '*.tmp-other*' | sort | sed 's,.*/,,; s/\.tmp.*//' | tr '\n' ' ')" "keep.json run.db " "a young file stays, and so does one of a run that goes on"
 [ -e "$R/notes.tmp-1" ]; ok $? "a file of another name stays"
-for x in ledger.db "runs/$whole/run.db"; do [ -s "l/$x" ]; ok $? "${x##*/} stays"; done
+for x in ledger.db "runs/$whole/run.db"; do [ -s "l/$x" ]; ok $? "gc leaves ${x##*/} in place"; done
 run tern ledger verify; status 0
 # Of this machine's ended process, however young.
 sleep 0 & pid=$!; wait $pid; read -r ns < <(readlink /proc/self/ns/pid | tr -dc '0-9\n')
@@ -111,7 +111,7 @@ if [ -z "${TERN_SANITIZE-}" ]; then
     slow() { # COMMAND...: it stops for good before it deletes the first shard
         rm -rf ckpts/.trash* at; mkdir -p ckpts/step-00000001.tmp-1; echo >ckpts/step-00000001.tmp-1/shard-00000
         LD_PRELOAD=$WORK/saves.so TEST_STOP=pruned:00000001:-1 "$@" >slow.out 2>&1 & slow=$!
-        until_true [ -e at ]; ok $? "$*: it deletes" || cat slow.out
+        until_true [ -e at ]; ok $? "$*: a deletion has begun" || cat slow.out
         [ ! -e ckpts/step-00000001.tmp-1 ] && ls -A ckpts | grep -q '^.trash-step-00000001.tmp-1-'; ok $? "$*: what it deletes has another name"
     }
     for c in "ledger gc --remove" "ckpt prune --keep 1000 ckpts"; do
@@ -121,7 +121,7 @@ if [ -z "${TERN_SANITIZE-}" ]; then
         slow tern $c; kill -9 $slow; wait $slow 2>/dev/null
         ls -A ckpts | grep -q '^.trash-'; ok $? "tern $c: a kill leaves a rest"
         run tern $c; status 0; has out ".trash-step-00000001.tmp-1-" "tern $c: the next one tells the rest"
-        [ -z "$(ls -A ckpts | grep trash)" ]; ok $? "tern $c: and deletes it" || ls -A ckpts
+        [ -z "$(ls -A ckpts | grep trash)" ]; ok $? "tern $c: the next one deletes the rest" || ls -A ckpts
     done
 else skip "a gc that is stopped: the sanitizer wants to be loaded first"; fi
 
@@ -144,6 +144,6 @@ rm -f "$R/run.db"; run tern ledger rebuild "$whole"; status 0; [ -s "$R/run.db" 
 run tern ledger verify; status 0
 mkdir bin; printf '#!/bin/sh\necho "$@"\n' >bin/tern-cluster; chmod +x bin/tern-cluster; cp "$BIN/tern-ledger" bin/
 run bin/tern-ledger doctor; status 0; is "$(cat out)" "doctor --ledger $WORK/l" "doctor is tern cluster doctor on the ledger's folder"
-run bin/tern-ledger doctor --json; is "$(cat out)" "doctor --ledger $WORK/l --json" "with its --json"
-rm bin/tern-cluster; run bin/tern-ledger doctor; [ $rc != 0 ]; ok $? "without tern-cluster doctor fails"; one_line
+run bin/tern-ledger doctor --json; is "$(cat out)" "doctor --ledger $WORK/l --json" "ledger doctor passes on --json"
+rm bin/tern-cluster; run bin/tern-ledger doctor; [ $rc != 0 ]; ok $? "ledger doctor fails without tern cluster"; one_line
 tap_done

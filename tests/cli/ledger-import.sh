@@ -51,7 +51,7 @@ for cut in 1 13 100 $((size - 1)); do
     run tern ledger import two; status 0 "a file that ends after $cut bytes"
 done
 rm two/eval/*; cp "$f" whole; printf X | dd of="$f" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
-run tern ledger import two; status 0; grep -q "records are damaged, and left out\|damaged at byte" err; ok $? "a damaged record is told" || cat err
+run tern ledger import two; status 0; grep -q "records are damaged, and left out\|damaged at byte" err; ok $? "a damaged record is reported" || cat err
 head -c 300 /dev/urandom >"$f"; run tern ledger import two; status 2; err_has "damaged at byte 0"
 n=$(tern ledger list -n | wc -l); mkdir empty
 rm "$f"; head -c $(($(od -An -tu8 -N8 whole) + 16)) whole >"$f"; run tern ledger import two; status 2; one_line; err_has "have no scalars"

@@ -65,7 +65,7 @@ is "$(names -s preempted)" "" "-s: a state that no run is in"
 run tern ledger list -s runing; status 2; err_has "'runing' is no state; did you mean 'running'?"; one_line
 is "$(names -w optimizer.lr=1e-4)" "cpt-a sft" "--where: a number is equal however it is written"
 is "$(names -w 'optimizer.lr<=1e-4')" "cpt-a sft live" "--where: at most"
-is "$(names -w 'optimizer.lr>1e-4')" "cpt-b" "--where: more"
+is "$(names -w 'optimizer.lr>1e-4')" "cpt-b" "--where takes values above a number"
 is "$(names -w optimizer.lr!=2e-4 -w data.train[0].path='a*' -u ann)" "cpt-a" "--where: several, a text by a pattern"
 run tern ledger list -w optimizer.lrr=1; status 2; err_has "did you mean 'optimizer.lr'?"; one_line
 run tern ledger list -w optimizer.lr; status 2; err_has "wanted KEY=VALUE"; one_line
@@ -100,7 +100,7 @@ export TERN_LEDGER=$WORK/odd; mkdir odd
 odd=$(printf 'a|b\n\033]0;x\007$(touch pwned)`touch pwned`"\047\\')
 WRITER_NAME=$odd "$W" odd new 1 0 1 3 >/dev/null
 WRITER_NAME=$(head -c 10000 /dev/zero | tr '\0' n) WRITER_USER='u"|' "$W" odd new 1 0 1 3 >/dev/null
-run tern ledger list; [ -z "$(wider 80 out)" ]; ok $? "a name of 10 kB leaves the table at 80 columns"; has out "n+" "and is marked as cut"
+run tern ledger list; [ -z "$(wider 80 out)" ]; ok $? "a name of 10 kB leaves the table at 80 columns"; has out "n+" "a long name is marked as cut"
 ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037]')" out; ok $? "no control character reaches the terminal"
 is "$(wc -l <out)" 3 "a name with a line break takes one line"
 run tern ledger list -P -n -o name,attempts; is "$(wc -l <out)" 2 "-P: one line a run"
@@ -155,7 +155,7 @@ run tern ledger list -w steps=1; status 2 "no recipe that is YAML has the key"; 
 export TERN_LEDGER=$WORK/past; mkdir past
 id=$(WRITER_SPEED=2 WRITER_STEPS=30 WRITER_RECIPE='env: {path: a, PATH: b}' "$W" past new 1 0 1 40); id=${id%%[!0-9A-Z]*}
 run tern ledger list -P -n -o left,env.path,env.PATH; is "$(cat out)" "0.0|a|b" "no time is left behind the last planned step; keys that differ in the case are two"
-run tern ledger list -n -o left; is "$(cat out)" "0 s" "nor less than none"
+run tern ledger list -n -o left; is "$(cat out)" "0 s" "the time left is never below zero"
 TERN_RUN_SPOOL=$WORK/past/runs/$id/spool/1 tern metric step=41 tokens_per_second=inf step_seconds=inf
 run tern ledger list -n -o tok/s; is "$(cat out)" "inf" "a rate without end has no unit"
 run tern ledger list; status 0 "a run without end is listed"

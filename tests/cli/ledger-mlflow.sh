@@ -1,6 +1,7 @@
 #!/bin/bash
 # tern ledger export --mlflow: values, params and tags arrive once; what a server refuses, loses or
-# says is told in one line, and no credential in any.  (tests/peers/mlflow.sh has MLflow's own server.)
+# says is reported in one line, and no credential in any.  (tests/peers/mlflow.sh has MLflow's own
+# server.)
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_RUN_SPOOL COLUMNS
 while read -r name; do unset "$name"; done < <(env | sed -n 's/^\(MLFLOW_[A-Z_]*\|[a-z]*_proxy\)=.*/\1/p')
@@ -55,7 +56,7 @@ is "$(md5sum <srv/store.json)" "$(md5sum <before)" "a second export changes noth
 run env http_proxy=http://127.0.0.1:1 all_proxy=http://127.0.0.1:1 tern ledger export cpt --mlflow "$URL"; status 0 "a proxy never hears what goes to this machine"
 "$W" l "$cpt" 2 1250 1251 1300 failed >/dev/null
 export_to cpt --mlflow "$URL"; status 0; out_has "$((n + e)) were there"; is "$(one '.metrics.loss | length')" 1300 "a run that went on gets the rest"
-is "$(one .status)" FAILED "and its new end"
+is "$(one .status)" FAILED "a run that went on gets its new end"
 "$W" l "$cpt" 3 1200 1201 1210 done >/dev/null; cp srv/store.json before
 export_to cpt --mlflow "$URL"; status 2; one_line; err_has "that the ledger's run has not, or not any more"; err_has "mlflow runs delete --run-id 00000000000000000000000000000001"
 is "$(md5sum <srv/store.json)" "$(md5sum <before)" "steps that were done again are refused before anything is sent"
@@ -76,7 +77,7 @@ run env TERN_STORE_DEADLINE=1 tern ledger export c --mlflow "$URL"; status 75; o
 grep -q $'\033' err; [ $? != 0 ]; ok $? "no server's words command a terminal"
 run env TERN_STORE_DEADLINE=1 tern ledger export c --mlflow http://127.0.0.1:1; status 75; one_line
 faults '500 1 .' 'mute 99 .'
-run env TERN_STORE_DEADLINE=3 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'the database' "a server that is silent at the end: its last words are told"
+run env TERN_STORE_DEADLINE=3 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'the database' "a server that is silent at the end: its last words are printed"
 faults 'mute 99 .'
 run env TERN_STORE_DEADLINE=0.5 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'no answer in time' "a server that is silent all the time"
 rm srv/fault
@@ -91,7 +92,7 @@ faults 'strange 1 get-history'; export_to d --mlflow "$URL" --experiment odd; st
 faults '400 1 log-batch'; make e 5 done; export_to e --mlflow "$URL"; status 2; one_line; err_has 'runs/log-batch: 400 SOME_ERROR: the database'
 faults 'move 1 .'; export_to e --mlflow "$URL"; status 2; one_line; err_has 'elsewhere, to https://elsewhere.example/x'
 rm srv/fault; export_to e --mlflow "$URL/nothing/here"; status 0 "a path before the API is the server's"
-is "$(q '.runs[] | select(.run_name == "e") | .metrics.loss | length')" 5 "and the run is whole"
+is "$(q '.runs[] | select(.run_name == "e") | .metrics.loss | length')" 5 "a server below a path gets the whole run"
 
 # ---- credentials
 echo 'Bearer right-token' >srv/token
@@ -107,7 +108,7 @@ run tern ledger export e --mlflow http://me:pw-9@127.0.0.1; status 2; one_line; 
 rm srv/token
 
 # ---- mistakes
-for url in x ftp://x 'http://' "http://a b" "http://x/?q" "http://x/#f" "http://x\$y"; do export_to e --mlflow "$url"; status 2 "--mlflow '$url'"; one_line; done
+for url in x ftp://x 'http://' "http://a b" "http://x/?q" "http://x/#f" "http://x\$y"; do export_to e --mlflow "$url"; status 2 "export refuses --mlflow '$url'"; one_line; done
 export_to e --mlflow "$URL" --csv; status 2; one_line
 export_to e --mlflow "$URL" -m loss; status 2; one_line
 export_to nothing --mlflow "$URL"; status 2; one_line

@@ -138,6 +138,6 @@ mkdir dir.html; run tern ledger report lora -o dir.html; status 2; one_line
 run tern ledger report lora -o no/such/page.html; [ "$rc" != 0 ]; ok $? "report into a folder that is not there fails"; one_line
 run tern ledger report lora --instance trn1.32xlarg; status 2; err_has "did you mean"; one_line
 cp full.html before.html; (ulimit -f 60; trap '' XFSZ; run tern ledger report lora -o full.html; [ "$rc" != 0 ] && cmp -s full.html before.html); ok $? "report: where the page cannot be written whole, the earlier one stays"
-ls -A | grep -qE 'full\.html.|\.tmp'; [ $? = 1 ]; ok $? "report: and no temporary file is left" || ls -A
+ls -A | grep -qE 'full\.html.|\.tmp'; [ $? = 1 ]; ok $? "report: no temporary file is left" || ls -A
 if [ -e /dev/full ]; then tern ledger report lora -o - >/dev/full 2>err; [ $? != 0 ]; ok $? "report -o -: a full disk is an error"; one_line; fi
 tap_done

@@ -49,7 +49,7 @@ grep -qE "^full +300 +8,030,261,248 +2 +10 +20 " out; ok $? "compare: those of a
 grep -qE "^mean of 2: lora +400 +6,815,744 +3.333±0.9 +16.67±5 +16.67±5 " out; ok $? "compare: mean and deviation of runs that differ in the seed" || cat out
 has out "at equal steps: 300"; has out "at equal tokens: 300,000"; has out "at equal seconds: 800"
 sed -n '/at equal seconds/,$p' out >last; grep -qE "^lora +400 +0.41491 +9.4877$" last && grep -qE "^lora-2 +266 .* 12.182@200$" last && grep -qE "^full +200 " last; ok $? "compare: each run's step at equal seconds, an earlier evaluation is marked" || cat last
-run tern ledger compare lora full -m general --json; python3 - out <<'P'; ok $? "compare --json"
+run tern ledger compare lora full -m general --json; python3 - out <<'P'; ok $? "ledger compare --json has the values"
 import json, sys
 r = json.load(open(sys.argv[1]))
 assert r["recipe"] == {"optimizer.lr": ["1e-4", "1e-5"]}, r["recipe"]
@@ -71,7 +71,7 @@ has out "step-00000400" "best: with the checkpoint of that step"
 run tern ledger best loss lora full -P -n -o value,step,name; is "$(cut -d'|' -f2,3 out | paste -sd' ')" "394|lora 300|full" "best: a step of each of several runs"
 run tern ledger best loss lora -c 2 -P -n -o step; is "$(paste -sd' ' <out)" "394 388" "best: the best steps of one run"
 run tern ledger best loss --max -c 1 -P -n -o step; is "$(cat out)" 1 "best --max: the greatest"
-run tern ledger best general --json -c 1; python3 -c 'import json; r, = json.load(open("out")); assert r["step"] == 400 and r["checkpoint"].endswith("step-00000400"), r'; ok $? "best --json"
+run tern ledger best general --json -c 1; python3 -c 'import json; r, = json.load(open("out")); assert r["step"] == 400 and r["checkpoint"].endswith("step-00000400"), r'; ok $? "ledger best --json has the step and its checkpoint"
 run tern ledger best los; status 2; err_has "did you mean 'loss'?"; one_line
 run tern ledger best; status 2; one_line
 
@@ -112,7 +112,7 @@ run tern ledger note crash -P -n -o note,text; is "$(cat out)" '1|the drive was 
 2|second\nline\x7cx' "note: those of a run"
 run tern ledger note crash -r 1; status 0; run tern ledger note crash third; run tern ledger note crash -n -P -o note; is "$(paste -sd' ' <out)" "2 3" "note -r takes one away, numbers stay"
 run tern ledger note crash -r 1; status 2; err_has "has no note 1"; one_line
-run tern ledger note crash --json; python3 -c 'import json; r = json.load(open("out")); assert [n["text"] for n in r] == ["second\nline|x", "third"], r'; ok $? "note --json"
+run tern ledger note crash --json; python3 -c 'import json; r = json.load(open("out")); assert [n["text"] for n in r] == ["second\nline|x", "third"], r'; ok $? "ledger note --json has the notes"
 run tern ledger note crash "$(printf '\033[2J')"; status 2; one_line; run tern ledger note crash "$(head -c 5000 /dev/zero | tr '\0' x)"; status 2; one_line
 run tern ledger verify crash; status 0 "tags and notes are sound records"
 run tern ledger fold --rebuild "$crash"; status 0; run tern ledger tag crash; is "$(paste -sd' ' <out)" "paper v1.0:base" "a rebuild has the tags"

@@ -31,7 +31,7 @@ man_lines >lines
 cut -d ' ' -f 1-3 lines | sort >told
 is "$(uniq -d told)" "" "the page tells no column twice"
 { columns_of_file "l/runs/$id/run.db" run.db; columns_of_file l/ledger.db ledger.db; } | sort -u >there
-[ "$(wc -l <there)" -gt 200 ]; ok $? "the files have columns to be told"
+[ "$(wc -l <there)" -gt 200 ]; ok $? "the files have columns to be described"
 missing=$(comm -13 told there); [ -z "$missing" ]; ok $? "every column of every table and view has a line in the page" || sed 's/^/# /' <<<"$missing"
 gone=$(comm -23 told there); [ -z "$gone" ]; ok $? "the page tells no column that is not there" || sed 's/^/# /' <<<"$gone"
 awk '$1 == "run.db" && $4 !~ /^(INT|REAL|TEXT|-)$/ && !($2 == "metric" || $2 == "point")' lines >bare

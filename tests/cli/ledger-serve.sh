@@ -35,10 +35,10 @@ begin --socket "$WORK/run/s" first second; S=$WORK/run/s
 is "$(cat told)" "$S" "the socket's path is printed"; has said "ssh -N -L 8080:$S"
 is "$(stat -c %a "$S")" 600 "its user alone may connect"
 ask "$S" GET /; code 200 "the page"; has body '<!DOCTYPE html>'; has body '"every":5'; has body "connect-src 'self'"
-grep -qiE '^Content-Security-Policy: frame-ancestors' answer && grep -qi '^X-Content-Type-Options: nosniff' answer && grep -qi '^Referrer-Policy: no-referrer' answer && grep -qi '^Cache-Control: no-store' answer; ok $? "its headers are strict" || head -20 answer
-grep -q 'https\?://' body; [ $? = 1 ] || ! grep -oE '(src|href)="[^"]*"' body | grep -q .; ok $? "it loads nothing"
+grep -qiE '^Content-Security-Policy: frame-ancestors' answer && grep -qi '^X-Content-Type-Options: nosniff' answer && grep -qi '^Referrer-Policy: no-referrer' answer && grep -qi '^Cache-Control: no-store' answer; ok $? "the page's HTTP headers are strict" || head -20 answer
+grep -q 'https\?://' body; [ $? = 1 ] || ! grep -oE '(src|href)="[^"]*"' body | grep -q .; ok $? "the page loads nothing from elsewhere"
 ask "$S" GET /data; code 200 "the data"; is "$(jq -r '[.runs[].name] | join(" ")' body)" "first second" "of the runs that were named"
-is "$(jq -r '.runs[0].curves.loss.step | length' body)" 100 "with their curves"; is "$(jq -r '.page.most_points' body)" 2000 "and what the page needs beside"
+is "$(jq -r '.runs[0].curves.loss.step | length' body)" 100 "/data has the runs' curves"; is "$(jq -r '.page.most_points' body)" 2000 "/data has the page's own settings"
 tern ledger report first second -o page.html >/dev/null
 is "$(jq -S '.runs' body | md5sum)" "$(sed -n 's,.*<script type="application/json" class="run">\(.*\)</script>,\1,p' page.html | jq -S -s . | md5sum)" "the same as in the page of tern ledger report"
 stamp=$(jq -r .stamp body)
@@ -48,10 +48,10 @@ ask "$S" GET "/data?have=$stamp"; is "$(jq -r '.runs[1].curves.loss.step[-1]' bo
 ask "$S" GET "/data?run=$first"; is "$(jq -r '[.runs[].name] | join(" ")' body)" first "a page may ask for a run by its id"
 ask "$S" GET "/data?run=$second&run=$first"; is "$(jq -r '[.runs[].name] | join(" ")' body)" "second first" "or for several"
 ask "$S" GET /list; code 200 "the list"; is "$(jq -r '[.[].id] | join(" ")' body)" "$evil $second $first" "of all runs, newest first"
-is "$(jq -r '.[1].state' body)" running "with the state of each"
+is "$(jq -r '.[1].state' body)" running "/list has the state of each run"
 touch -d '1 hour ago' l/runs/"$second"/spool/*/*; ask "$S" GET /list; is "$(jq -r '.[1].state' body)" "$(tern ledger list -P -n -o state -N second)" "a run whose owner is gone has the state of tern ledger list"
-is "$(jq -r '.[1].state' body)" silent "and is not running"
-grep -q $'\033' body; [ $? = 1 ]; ok $? "no byte of a name is unsafe"; grep -qi '^Content-Type: application/json' answer; ok $? "as JSON"
+is "$(jq -r '.[1].state' body)" silent "/list shows a run whose owner is gone as silent"
+grep -q $'\033' body; [ $? = 1 ]; ok $? "no byte of a name is unsafe"; grep -qi '^Content-Type: application/json' answer; ok $? "/list is served as JSON"
 ask "$S" HEAD /; code 200 "HEAD"; [ ! -s body ]; ok $? "has no body"
 
 # ---- requests that are refused
@@ -80,11 +80,11 @@ printf 'GET / HTTP/1.1\r\nHost: localhost\r\n' >request; raw "$S" request >answe
 mkfifo hold; (raw "$S" --hold 40 <hold >held 2>/dev/null) & holder=$!; exec 7>hold; until_true [ -s held ]; exec 7>&-; wait $holder
 answers() { ask "$S" GET /list 2>/dev/null; [ "$code" = 200 ]; }
 until_true answers; ok $? "forty connections that say nothing do not end the server"
-kill -0 $pid; ok $? "it has stood all of it"
+kill -0 $pid; ok $? "the server still runs after that"
 
 # ---- a place that is taken
 run timeout 120 tern ledger serve --socket "$S"; status 2; one_line; err_has 'another process serves there'
-finish; is $rc 0 "Ctrl-C ends it"; [ ! -e "$S" ]; ok $? "and the socket goes"
+finish; is $rc 0 "Ctrl-C ends it"; [ ! -e "$S" ]; ok $? "Ctrl-C removes the socket"
 begin --socket "$S" first; kill -9 $pid; wait $pid 2>/dev/null; [ -S "$S" ]; ok $? "one that is killed leaves its socket"
 begin --socket "$S" first; ask "$S" GET /list; code 200 "the next one takes its place"; finish TERM; is $rc 0 "a signal ends it"
 echo mine >file; run timeout 120 tern ledger serve --socket "$WORK/file"; status 2; one_line; is "$(cat file)" mine "a file there stays"
@@ -103,7 +103,7 @@ for p in / /data "/${token:0:31}/data" "/${token}0/data" "/$(tr 0-9a-f 1-9a-f0 <
 done
 play "$P"
 ask "$P" GET "/$token/data" 'Host: evil.example'; code 403 "with it there is none under another name"
-ss=$(cat /proc/net/tcp | awk -v p="$(printf '%04X' "${P#*:}")" '$2 ~ ":" p "$" && $4 == "0A" {print $2}'); is "$ss" "0100007F:$(printf '%04X' "${P#*:}")" "it listens on 127.0.0.1 alone"
+ss=$(cat /proc/net/tcp | awk -v p="$(printf '%04X' "${P#*:}")" '$2 ~ ":" p "$" && $4 == "0A" {print $2}'); is "$ss" "0100007F:$(printf '%04X' "${P#*:}")" "serve --tcp listens on 127.0.0.1 alone"
 was=$token; finish; begin --tcp; url=$(cat told); [ "${url%/}" != "${url%%"$was"*}$was" ]; ok $? "each server has a secret of its own"; finish
 
 # ---- mistakes

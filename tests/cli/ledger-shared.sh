@@ -1,6 +1,6 @@
 #!/bin/bash
-# A ledger that users share: a folder a user, to which nobody else writes, and of which nothing is
-# read that is not theirs.  Two users and a third who wishes them ill.
+# A ledger that users share: a folder a user. No other user writes to it, and only files of that
+# user are read in it.  Two users and a third with bad intent.
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_LEDGER TERN_RUN_SPOOL
 [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null ||
@@ -144,7 +144,7 @@ is "$(mode all/u/$B/runs/*)" 700 "a site's ledger.mode holds where the recipe ha
 # ---- ./ledger, where no ledger is named: not another user's
 mkdir -m 1777 there; mkdir -p there/ledger/runs; chown -R $H there/ledger
 (cd there && run as $A env -u TERN_LEDGER tern ledger list; mv out err ..; exit $rc); rc=$?; status 2 "the folder ledger here that another user made is not taken unasked"; err_has "the folder ledger here is a link or another user's"
-chown -R $A there/ledger; (cd there && run as $A env -u TERN_LEDGER tern ledger list; mv out err ..; exit $rc); rc=$?; status 0 "one's own is"
+chown -R $A there/ledger; (cd there && run as $A env -u TERN_LEDGER tern ledger list; mv out err ..; exit $rc); rc=$?; status 0 "the caller's own folder ledger is taken"
 
 L=$WORK/umask; mkdir -m 755 umask; chown $A umask; recipe $A quiet; (umask 077; train $A quiet; exit $rc); rc=$?; status 0 "a run with umask 077"
 is "$(find umask -mindepth 1 -perm /077)" "" "without a mode the umask decides who may read a run"

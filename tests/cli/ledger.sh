@@ -28,24 +28,24 @@ run tern ledger list --json; python3 -c '
 import json, sys
 r = json.load(open("out"))
 sys.exit(not (len(r) == 1 and r[0]["last_step"] == 400 and r[0]["attempts"] == 2))' 2>/dev/null ||
-    grep -q '"last_step": 400' out; ok $? "list --json"
+    grep -q '"last_step": 400' out; ok $? "ledger list --json has the last step and the attempts"
 
 run tern ledger show; status 0; out_has "node_fail"; out_has "running"; out_has "step-00000400"
 run tern ledger show "${id:0:12}" --attempts -P -n -o attempt,outcome,resumed,last
 [ "$(cat out)" = "1|node_fail|0|300
-2|running|250|400" ]; ok $? "attempts, parsable"
+2|running|250|400" ]; ok $? "show --attempts -P prints parsable rows"
 run tern ledger show tried -c -n -P -o step,effective,attempt
 [ "$(cat out)" = "100|yes|1
 200|yes|1
 300|yes|2
-400|yes|2" ]; ok $? "checkpoints"
+400|yes|2" ]; ok $? "show --checkpoints -P prints parsable rows"
 run tern ledger show nobody; status 2; err_has "no run is called 'nobody'"; one_line
 run tern ledger show --recipe; out_has "name: tried"
 run tern ledger show -o step; status 2; err_has "needs one table"
 
 # Effective values are those of a run that was never interrupted.
 run tern ledger sql -r latest -P -n "SELECT count(*), count(DISTINCT step) FROM step WHERE name = 'loss'"
-[ "$(cat out)" = "400|400" ]; ok $? "one effective value a step"
+[ "$(cat out)" = "400|400" ]; ok $? "the view step has one value a step"
 run tern ledger sql -r latest -P -n "SELECT count(*) FROM step_all WHERE name = 'loss' AND NOT effective"
 [ "$(cat out)" = "50" ]; ok $? "superseded values stay queryable"
 run tern ledger sql "DELETE FROM run"; status 2; err_has "can only be read"; one_line
@@ -65,7 +65,7 @@ run tern ledger fold; status 0
 for db in ledger.db runs/$id/run.db; do
     [ "$(sqlite3 "$L/$db" 'PRAGMA integrity_check; PRAGMA journal_mode')" = "ok
 delete" ]; ok $? "plain sqlite3 reads $db"
-    [ "$(stat -c %a "$L/$db")" = 444 ]; ok $? "$db invites nobody to write"
+    [ "$(stat -c %a "$L/$db")" = 444 ]; ok $? "$db is writable for no user"
     [ "$(od -An -tx1 -j68 -N4 "$L/$db" | tr -d ' ')" = 7465726e ]; ok $? "$db says it is tern's"
 done
 [ "$(sqlite3 "$L/ledger.db" 'SELECT state, last_step, attempts FROM run')" = "running|400|2" ]
@@ -189,7 +189,7 @@ for sql in "select length(hex(zeroblob(900000000)))" "select length(replace(hex(
     run tern ledger sql "$sql"; status 2 "a cell of SQL that is too large is refused"; one_line
 done
 bound $((SECONDS - before)) 10 "seconds of three that are too much"
-# These would work for hours within one cell: nobody waits for more than was given.
+# These would work for hours within one cell: no user waits for more than was given.
 for cell in "instr(zeroblob(4000000), zeroblob(2000000) || x'01')" "replace(hex(zeroblob(1900000)), hex(zeroblob(900000)) || '1', 'b')" \
     "instr(hex(zeroblob(1900000)), hex(zeroblob(900000)) || '1')"; do
     run timeout 200 tern ledger sql --seconds 0.2 "select $cell"; status 1 "a cell of SQL that takes hours is stopped"; err_has "stopped after 0.2 s"; one_line

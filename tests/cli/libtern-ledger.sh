@@ -22,7 +22,7 @@ lr|100|5.05" "its values are in the ledger"
 if command -v clang >/dev/null; then build clang -o log-clang "$S/examples/log.c"; status 0 "clang compiles it, too"; else skip "clang is not installed"; fi
 if command -v g++ >/dev/null; then
     printf '#include <tern/ledger.h>\nint main() { return tern_log_close(tern_log_open("ledger", "from-c++")); }\n' >log.cc
-    build g++ -o log-cc log.cc; status 0 "a program in C++ includes the header"; run ./log-cc; status 0 "and logs"
+    build g++ -o log-cc log.cc; status 0 "a program in C++ includes the header"; run ./log-cc; status 0 "a program in C++ logs values"
 else skip "g++ is not installed"; fi
 if command -v gfortran >/dev/null; then
     build gfortran -o log-f "$S/examples/log.f90"; status 0 "the example in Fortran compiles without a warning"
@@ -126,9 +126,9 @@ is "$(sql bad "select step, substr(name, 1, 4), value, class from step_all order
 echo file >plain
 run ./log threads plain/ledger no; status 1 "a ledger below a file: an error, no crash"; err_has "plain: cannot make folder"; one_line
 run ./log threads /proc/none no; status 1 "a folder that cannot be made: likewise"; err_has "/proc/none"; one_line
-TERN_RUN_SPOOL=/tmp run ./log threads - no; status 1; err_has "is not a spool folder" "a wrong TERN_RUN_SPOOL is told"; one_line
+TERN_RUN_SPOOL=/tmp run ./log threads - no; status 1; err_has "is not a spool folder" "a wrong TERN_RUN_SPOOL is reported"; one_line
 TERN_LEDGER=$WORK/ledger run ./log threads - by-variable; status 0 "TERN_LEDGER names the ledger"
-is "$(sql by-variable 'select count(*) from step')" 8000 "and the values go there"
+is "$(sql by-variable 'select count(*) from step')" 8000 "the values go to the ledger that TERN_LEDGER names"
 
 # ---- inside a run of tern run
 cat >run.yaml <<END

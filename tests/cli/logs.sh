@@ -115,7 +115,8 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     run unshare -m sh -c 'mount -t tmpfs -o size=300k tmpfs small && tern run full.yaml --set ledger.dir=small && cat small/runs/*/logs/1/0*.log >kept'
     status 0 "a full ledger does not end the run"
     is "$(grep -c '^line' out)" 60000 "a full ledger does not delay the program's output"
-    # Room that comes back for a moment, as when a fold ends: what is missing before it is told in the log.
+    # Room that comes back for a moment, as when a fold ends: the log says what is missing before
+    # it.
     here=$(sed -n 's/^[0-9]* t \([0-9]*\) lines are missing here:.*/\1/p' kept | awk '{n += $1} END {print n + 0}')
     err_has "the last $((60000 - $(grep -c ' o line' kept) - here)) lines are missing in its log" "the log's missing lines are counted exactly"
 else
@@ -212,7 +213,7 @@ for s in 6 7 8 9; do tern metric step=\$s loss=\$s.2 lr=0.1; done"
 done
 for bad in "{pattern: '(', names: [a]}" "{pattern: 'a', names: [a]}" "{pattern: '(a)'}" "megatron"; do
     recipe bad 'exit 0' 1 ", metrics: [$bad]"
-    run tern run --check bad.yaml; status 2 "metrics: $bad"; one_line; err_has 'bad.yaml:4'
+    run tern run --check bad.yaml; status 2 "workload.metrics: $bad is refused"; one_line; err_has 'bad.yaml:4'
 done
 # Killed for memory: by the cgroup's limit, which the cause names.
 group=

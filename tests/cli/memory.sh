@@ -49,6 +49,6 @@ for way in worker script torchrun itself abort; do
 done
 ends worker; has err "ended with status 1 after a kill for memory" "a program that ended by itself is said to have"
 ends survives; status 0; ! grep -q "for memory" err; ok $? "a kill that the program survives is no cause"
-ends saved; status 76; is "$(cause | cut -c1-7)" stopped "nor one beside an end with a checkpoint"
-ends fails; status 1; is "$(cause | cut -c1-6)" failed "nor is an end without a kill"
+ends saved; status 76; is "$(cause | cut -c1-7)" stopped "a kill beside an end with a checkpoint is no cause"
+ends fails; status 1; is "$(cause | cut -c1-6)" failed "a failure without a kill does not name memory"
 tap_done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a build needs and does not find is told in the words of the machine's package manager; what it
-# does find it takes from where it was told to, and nothing from the current folder.
+# What a build needs and does not find is named in the words of the machine's package manager; what
+# it does find it takes from where it was told to, and nothing from the current folder.
 . "$(dirname "$0")/../lib/tap.sh"
 cp "$ROOT/plugins/packaging/needs" needs; chmod 755 needs # another user may not reach the tree
 NEEDS=$WORK/needs
@@ -16,7 +16,7 @@ lacks() { run env -i PATH="$WORK/bin" CC=gcc "$@"; }
 for m in apt-get dnf zypper; do
     machine $m
     lacks "$NEEDS" build trainer
-    status 1 "all is missing, beside $m"
+    status 1 "needs lists all packages, beside $m"
     err_has "a C compiler (gcc)"; err_has "pkg-config"; err_has "libfabric"; err_has "libyaml"
     case $m in
     apt-get) err_has 'apt-get install -y --no-install-recommends'; err_has ' libslurm-dev'; err_has ' libfabric-dev' ;;
@@ -65,7 +65,7 @@ err_has "Missing: "; err_has "jansson (jansson)"
 by_make PKG_CONFIG=no-such-pkg-config all
 [ "$rc" != 0 ] && ! grep 'not found' err; ok $? "without pkg-config, make prints no message of the shell" || cat err
 by_make CC=no-such-compiler all
-[ "$rc" != 0 ]; ok $? "no compiler"; err_has "a C compiler (no-such-compiler)"
+[ "$rc" != 0 ]; ok $? "make without a compiler fails"; err_has "a C compiler (no-such-compiler)"
 
 # ---- a libfabric in a folder of its own, as EFA's installer leaves it
 mkdir -p efa/pkgconfig
@@ -82,7 +82,7 @@ out_has "-o $WORK/o/bin/tern" "make -n prints how tern is linked"
 ! grep -qE -- '-rpath,( |$)' out; ok $? "without a folder of OpenBLAS there is no empty search path" || grep -oE '.{30}-rpath.{20}' out
 
 # ---- what is up to date is not made again, however many jobs make was given
-by_make -j3 "$WORK/o/core/base/crc.o"; status 0 "an object" || cat err
+by_make -j3 "$WORK/o/core/base/crc.o"; status 0 "make -j3 builds one object" || cat err
 [ -s o/flags ]; ok $? "the flags it was made with are noted"
 touch -r o/core/base/crc.o then; by_make -j3 "$WORK/o/core/base/crc.o"
 [ ! o/core/base/crc.o -nt then ]; ok $? "an object is not compiled again when nothing has changed"

@@ -69,7 +69,7 @@ cp gqa/config.json whole; run tern ckpt export whole -o whole-hf --from nxd; sta
 refused() { # STATUS WORDS COMMAND...
     local want=$1 words=$2; shift 2
     run tern ckpt "$@" -o refused; status "$want"; one_line; err_has "$words"
-    [ -z "$(ls -d refused* 2>/dev/null)" ]; ok $? "$*: leaves nothing"
+    [ -z "$(ls -d refused* 2>/dev/null)" ]; ok $? "$*: a refused export leaves nothing"
 }
 S=adapter_default/adapter_shards
 M=$S/mp_metadata_pp_rank_0.json

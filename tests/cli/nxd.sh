@@ -147,7 +147,7 @@ python3 whole.py "$ROOT/tests/lib" half hf-half 2 1 1 fused; ok $? "--dtype bf16
 refused() { # STATUS WORDS OPTION...
     local want=$1 words=$2; shift 2
     run tern ckpt export "$@" -o refused; status "$want"; one_line; err_has "$words"
-    [ -z "$(ls -d refused* 2>/dev/null)" ]; ok $? "$*: leaves nothing"
+    [ -z "$(ls -d refused* 2>/dev/null)" ]; ok $? "$*: a refused export leaves nothing"
 }
 refused 2 "num_attention_heads 8 is no multiple of the 3 tensor ranks" gqa --to nxd --tensor 3
 refused 2 "has 3 layers, fewer than 4 parts" gqa --to nxd --pipeline 4

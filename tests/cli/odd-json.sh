@@ -28,7 +28,7 @@ P
 "$T" model hf 302 || exit 1
 cp -r hf plain; make_odd hf/config.json
 run tern ckpt export hf -o exported; status 0 "a config.json with odd values in keys that are not used"
-cmp -s hf/model.safetensors exported/model.safetensors; ok $? "its weights are exported"
+cmp -s hf/model.safetensors exported/model.safetensors; ok $? "the exported weights are those of the folder with a plain config"
 kept exported/config.json "the config of an export"
 run tern ckpt export hf -o ranks --to nxd; status 0 "such a model is exported to ranks"
 run tern ckpt export ranks -o back --from nxd --config hf/config.json; status 0 "ranks with such a config are read"
@@ -42,7 +42,7 @@ done
 # The indexes of several files.
 run tern ckpt export plain -o parts --max-shard-size 40KB; status 0
 make_odd parts/model.safetensors.index.json
-run tern ckpt export parts -o whole; status 0 "an index of safetensors files with odd values"; cmp -s plain/model.safetensors whole/model.safetensors; ok $? "its tensors are all there"
+run tern ckpt export parts -o whole; status 0 "an index of safetensors files with odd values"; cmp -s plain/model.safetensors whole/model.safetensors; ok $? "the tensors are those of an index without odd values"
 "$F" bins plain bins 3; make_odd bins/pytorch_model.bin.index.json
 run tern ckpt export bins -o of-bins; status 0 "an index of PyTorch files with odd values"
 
@@ -68,10 +68,10 @@ P
 run tern ckpt merge peft --base plain -o merged; status 0
 sed -i 's/{/{"lora_dropout": NaN, "revision": "\\ud800", "auto_mapping": {"a\\u0000": 1e999}, "peft_version": 1000000000000000019884624838656, /' peft/adapter_config.json
 run tern ckpt merge peft --base plain -o merged-odd; status 0 "an adapter_config.json with odd values"
-cmp -s merged/model.safetensors merged-odd/model.safetensors; ok $? "its adapters are put in"
+cmp -s merged/model.safetensors merged-odd/model.safetensors; ok $? "the adapters are put in as with a plain config"
 sed -i 's/"lora_alpha": 1/"lora_alpha": 1e999/' peft/adapter_config.json
 run tern ckpt merge peft --base plain -o none; status 2 "a lora_alpha beyond all numbers is refused"; one_line; err_has 'lora_alpha'
-run tern ckpt show peft; status 2; one_line; err_has 'holds adapters of PEFT (LORA)' "a folder of such adapters is told from a model"
+run tern ckpt show peft; status 2; one_line; err_has 'holds adapters of PEFT (LORA)' "a folder of such adapters is not taken for a model"
 
 # A tokenizer's.
 mkdir tok; cp "$G/spm-bpe-800.model" tok/tokenizer.model; printf 'We the people\n' >a.txt

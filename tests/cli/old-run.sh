@@ -72,7 +72,7 @@ done
 mkdir $other/ck/step_40; echo "weights 40" >$other/ck/step_40/r0.pt; echo 1 >$other/ck/step_40/done
 half=$other/mirror/.step_40.$id.new; mkdir "$half"; echo half >"$half/r0.pt" # of a run that was killed as it copied
 run tern ckpt mirror other --ledger $other/ledger; status 0 "other: tern ckpt mirror goes by the old keep.json"
-out_has "1 copied to $other/mirror" "other: and copies the one without a copy"
+out_has "1 copied to $other/mirror" "other: the checkpoint without a copy is copied"
 diff -r $other/ck/step_40 $other/mirror/step_40; ok $? "other: the copy is whole"
 [ ! -e "$half" ]; ok $? "other: a half copy of the run is taken over" || ls -A $other/mirror
 sed -i 's/10 20 30/50/' $other/train.sh

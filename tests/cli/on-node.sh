@@ -18,8 +18,8 @@ printf 'stack_name=a\ncfn_node_type=HeadNode\n' >head; sed s/HeadNode/ComputeFle
 : >bucket/tern-0.4.0-1.x86_64.rpm
 configured() { run env PATH="$WORK/bin" CFNCONFIG="$WORK/$1" TERN_SLURM="$WORK/slurm" "$ROOT/cluster-templates/on-node-configured" "${@:2}"; }
 
-configured head; status 1 "without an argument"; err_has 'what is to be installed?'
-configured head s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a package" || cat err
+configured head; status 1 "on-node-configured without an argument is refused"; err_has 'what is to be installed?'
+configured head s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "on-node-configured takes an RPM package" || cat err
 has calls 'aws s3 cp --only-show-errors s3://b/tern-0.4.0-1.x86_64.rpm'; grep -q '^dnf install -y .*/tern-0.4.0-1.x86_64.rpm$' calls; ok $? "the package is installed"
 is "$(cat slurm/etc/plugstack.conf)" "include /etc/slurm/plugstack.conf.d/*.conf" "plugstack.conf includes the plugin's folder"
 touch down; configured compute s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a busy S3 is asked again"

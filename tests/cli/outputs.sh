@@ -23,7 +23,7 @@ refuses() {
     : >empty; run "$@" empty; status 2 "$1 $2: -o of an empty file"; err_has 'empty: exists and is no'
     [ -f empty ] && [ ! -s empty ]; ok $? "$1 $2: the empty file is as it was"
     is "$(links)" "$before" "$1 $2: the links are as they were"
-    is "$(sha256sum real.tds real.html kept)" "$sums" "$1 $2: and the files"
+    is "$(sha256sum real.tds real.html kept)" "$sums" "$1 $2: the linked files are as they were"
     run "$@" here/new-out; status 0 "$1 $2: a link to a folder on the way is none"; [ -f new-out ]; ok $? "$1 $2: the file is there"
     run "$@" new-out; status 0 "$1 $2: an earlier output is replaced"; rm new-out
 }

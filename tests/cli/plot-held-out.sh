@@ -47,7 +47,7 @@ import json, sys
 points = json.load(open(sys.argv[1]))["loss"]
 assert len(points) == 400 and all(p["x"] == 1000 * p["step"] for p in points), points[:2]
 P
-run tern ledger plot lora loss --json; python3 -c 'import json; assert all(p["x"] == p["step"] for p in json.load(open("out"))["loss"])'; ok $? "--json of metrics: that of steps is the step"
+run tern ledger plot lora loss --json; python3 -c 'import json; assert all(p["x"] == p["step"] for p in json.load(open("out"))["loss"])'; ok $? "--json of metrics: x is the step of each point"
 # An even number of values has no middle.
 run tern ledger plot lora loss --smooth 3; status 0; mv out odd; [ ! -s err ]; ok $? "--smooth 3 says nothing"; has odd "loss, means of 3"
 run tern ledger plot lora loss --smooth 2; status 0; cmp odd out; ok $? "--smooth 2 draws what --smooth 3 draws"; err_has "means of 3 values"; one_line

@@ -27,12 +27,12 @@ every 20 "tern data verify a.tds a.tds"; status 0
 drawn >lines; [ -s lines ] && [ -z "$(wider 19 lines)" ]; ok $? "lines fit into 20 columns" || cat lines
 is "$(screen)" "$(printf 'a.tds: ok\na.tds: ok')" "the screen holds the results alone"
 pty 80 "tern data verify a.tds"; is "$(tr -d '\r' <seen)" "a.tds: ok" "work of less than half a second has no line"
-TERM=dumb every 80 "tern data verify a.tds"; has seen 'tern data: a.tds: ' "TERM=dumb: lines are messages"; grep -q $'\x1b' seen; [ $? = 1 ]; ok $? "and move no cursor"
+TERM=dumb every 80 "tern data verify a.tds"; has seen 'tern data: a.tds: ' "TERM=dumb: lines are messages"; grep -q $'\x1b' seen; [ $? = 1 ]; ok $? "TERM=dumb: messages move no cursor"
 
 # ---- in a file
 run tern data build -t "$T" -o b.tds $TEXTS; status 0; grep -qE '%|left$' err; [ $? = 1 ]; ok $? "a file has no line before a minute has passed" || cat err
 run env TERN_PROGRESS_MS=0 tern data build -t "$T" -o b.tds $TEXTS; status 0
-grep -qE '^tern data: b\.tds: [0-9]+ %, [0-9.]+ [kMG]?B/s, [0-9]+ s left$' err; ok $? "then it has messages" || cat err
+grep -qE '^tern data: b\.tds: [0-9]+ %, [0-9.]+ [kMG]?B/s, [0-9]+ s left$' err; ok $? "TERN_PROGRESS_MS=0 prints messages" || cat err
 grep -q $'[\r\x1b]' err; [ $? = 1 ]; ok $? "whose lines are whole"
 run env TERN_PROGRESS_MS=0 TERN_LOG_LEVEL=warn tern data build -t "$T" -o b.tds $TEXTS; is "$(cat err)" "" "TERN_LOG_LEVEL=warn: no line"
 
@@ -56,7 +56,7 @@ shows 'arrays' 'tern ckpt diff --full --all checkpoints/step-00000007 checkpoint
 shows 'hf' 'tern ckpt export checkpoints/latest -o hf'
 shows 'nxd' 'tern ckpt export hf -o nxd --to nxd --tensor 2 --pipeline 2'
 shows 'back, finding them' 'tern ckpt export nxd -o back --from nxd --config hf'
-drawn | grep -qE '^back: [0-9]+ %'; ok $? "and then how much is written"
+drawn | grep -qE '^back: [0-9]+ %'; ok $? "the export shows how much it has written"
 shows 'blend' 'tern ckpt blend hf back -o blend'
 shows 'hf, held' 'tern eval run.yaml --only --checkpoint hf'
 sed -i 's/config: model.config.json/from: hf/' run.yaml
@@ -74,8 +74,8 @@ every 80 'tern health quick'; drawn | grep -qE ': [0-9]+ %, [0-9.]+ k? ?checks/(
 # ---- interrupted
 if strace -o /dev/null true 2>/dev/null; then
     every 80 "env ASAN_OPTIONS=detect_leaks=0 strace -o /dev/null -e trace=pread64 -e inject=pread64:signal=INT:when=20 tern ckpt verify --full checkpoints/latest"
-    status 130 "Ctrl-C ends a verification"; [ -n "$(drawn)" ]; ok $? "that had its line"
-    is "$(screen)" "" "and leaves a clean screen"
+    status 130 "Ctrl-C ends a verification"; [ -n "$(drawn)" ]; ok $? "the interrupted verification had drawn its line"
+    is "$(screen)" "" "Ctrl-C leaves a clean screen"
 else
     skip "strace may not trace here"
 fi

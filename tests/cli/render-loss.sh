@@ -1,6 +1,6 @@
 #!/bin/bash
-# tern cluster render: nothing is lost without a word.  Each key that a form leaves out is told; programs
-# keep file systems, buckets and checkpoints; edits by hand are not overwritten.
+# tern cluster render: nothing is lost without a word.  Each key that a form leaves out is reported;
+# programs keep file systems, buckets and checkpoints; edits by hand are not overwritten.
 . "$(dirname "$0")/../lib/tap.sh"
 golden=$ROOT/tests/golden/render
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
@@ -36,7 +36,7 @@ SharedStorage:
   - {Name: home, MountDir: /shared, StorageType: Efs}
 Y
 echo Reservation=cr-0123456789abcdef0 >reservation.txt
-left() { is "$(sed -n 's/^left out: //p' out | cut -d ' ' -f 1 | tr -d : | sort | tr '\n' ' ')" "$2 " "$1: each key that is left out is told" || sed 's/^/# /' err; }
+left() { is "$(sed -n 's/^left out: //p' out | cut -d ' ' -f 1 | tr -d : | sort | tr '\n' ' ')" "$2 " "$1: each key that is left out is reported" || sed 's/^/# /' err; }
 q='Scheduling.SlurmQueues[1]'
 render full.yaml --to batch --vars reservation.txt -o b; status 0 "batch: a reservation and a root volume are rendered"
 left batch "/shared HeadNode Image $q.ComputeSettings.LocalStorage.EphemeralVolume $q.CustomSlurmSettings $q.Networking.PlacementGroup.Name Tags"
@@ -61,10 +61,10 @@ assert own == {"controller": None, "other-c5": None,
 P
 ok $? "hyperpod: an instance group is in its queue's subnet"
 cat "$values" reservation.txt >both.txt; render full.yaml --to hyperpod --vars both.txt -o vars; status 0; ! grep -q OverrideVpcConfig vars/cluster-config.json; ok $? "hyperpod: the subnet of --vars is that of all groups"
-out_has 'left out: Scheduling.SlurmQueues[0].Networking.SubnetIds[0]: subnet-0123456789abcdef2' "hyperpod: a queue's subnet that --vars replaces is told"
+out_has 'left out: Scheduling.SlurmQueues[0].Networking.SubnetIds[0]: subnet-0123456789abcdef2' "hyperpod: a queue's subnet that --vars replaces is reported"
 sed 's/InstanceType: trn1.32xlarge/Instances: [{InstanceType: trn1.32xlarge}, {InstanceType: trn1n.32xlarge}]/' "$template" >types.yaml
 for form in batch hyperpod; do
-    render types.yaml --to $form -o types-$form; out_has 'left out: Scheduling.SlurmQueues[0].ComputeResources[0].Instances[1]' "$form: a second instance type is told"
+    render types.yaml --to $form -o types-$form; out_has 'left out: Scheduling.SlurmQueues[0].ComputeResources[0].Instances[1]' "$form: a second instance type is reported"
 done
 render full.yaml --to cfn --vars reservation.txt; sed -n '/^left out/p' err >out; left cfn '/shared Tags'
 render "$golden/cluster.yaml" --to pcluster --vars "$values"; ! grep -q 'left out' err; ok $? "pcluster: leaves no key out"
@@ -75,20 +75,20 @@ for type in SPOT CAPACITY_BLOCK; do
 done
 sed 's/Name: other/Name: a-b/; s/Name: q$/Name: a/; s/{Name: c, I/{Name: b-c, I/; s/Name: c5/Name: c/' full.yaml >twice.yaml
 render twice.yaml --to hyperpod --vars reservation.txt; status 2 "hyperpod: two instance groups of one name are refused"
-err_has 'twice.yaml:18: its instance group would be a-b-c, as that of line 11' "hyperpod: both lines are told"
+err_has 'twice.yaml:18: its instance group would be a-b-c, as that of line 11' "hyperpod: both lines are named"
 
 # ---- Slurm's files: edits, and files that are no longer needed
 render "$template" -o conf; status 0; [ -e conf/tern-render.json ]; ok $? "slurm: the folder tells what tern rendered"
 echo mine >conf/notes; render "$template" --slurm 26.05 -o conf; status 0 "slurm: files of an earlier rendering are replaced, beside others"
 [ ! -e conf/topology.conf ] && [ -e conf/topology.yaml ]; ok $? "slurm: a file that is no longer needed is removed"
-out_has 'removed: conf/topology.conf' "slurm: and that is told"; is "$(cat conf/notes)" mine "slurm: a file of others stays"
+out_has 'removed: conf/topology.conf' "slurm: the removal of a file is reported"; is "$(cat conf/notes)" mine "slurm: a file of others stays"
 echo '# by hand' >>conf/gres.conf; before=$(cat conf/* | cksum)
-render "$template" --slurm 24.11 -o conf; status 2 "slurm: an edited file is not overwritten"; err_has 'conf/gres.conf: was changed since tern rendered it' "slurm: the edited file is told"
+render "$template" --slurm 24.11 -o conf; status 2 "slurm: an edited file is not overwritten"; err_has 'conf/gres.conf: was changed since tern rendered it' "slurm: the edited file is named"
 render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" -o conf; status 2 "slurm: an edited file that is no longer needed is not removed"
 is "$(cat conf/* | cksum)" "$before" "slurm: nothing was changed"
 sed -i '$d' conf/gres.conf; render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" -o conf; status 0; [ ! -e conf/gres.conf ]; ok $? "slurm: without the edit it is"
 render "$template" --to pcluster -o conf; status 2 "another form does not replace Slurm's files"; err_has 'is of another form'
-render "$template" --to cfn -o cfn; render "$template" -o cfn; status 2 "nor do Slurm's files come between another form's"; is "$(ls cfn | tr '\n' ' ')" 'create.sh delete.sh stack.json tern-render.json ' "that folder stays as it was"
+render "$template" --to cfn -o cfn; render "$template" -o cfn; status 2 "Slurm's files do not replace another form's"; is "$(ls cfn | tr '\n' ' ')" 'create.sh delete.sh stack.json tern-render.json ' "cfn's folder stays as it was"
 render "$template" -o old; rm old/tern-render.json; render "$template" -o old; status 0 "slurm: equal files without a list are taken"
 rm old/tern-render.json; echo SlurmctldTimeout=7 >>old/slurm.conf; render "$template" -o old; status 2 "slurm: other ones without a list are not"
 echo precious >precious; printf '{"form": "slurm", "sha256": {"../precious": "%s"}}' "$(sha256sum <precious | cut -d ' ' -f 1)" >old/tern-render.json
@@ -96,10 +96,10 @@ rm old/*.conf; render "$template" -o old; [ -e precious ]; ok $? "slurm: a list 
 
 # ---- --diff: a folder that is none, files that cannot be read, modes, files that go
 render "$template" --to cfn -o modes; chmod -x modes/create.sh
-render "$template" --to cfn --diff modes; status 1 "--diff: a program that cannot be run differs"; is "$(cat out)" 'modes/create.sh: becomes a program (chmod +x)' "--diff: and is told"
+render "$template" --to cfn --diff modes; status 1 "--diff: a program that cannot be run differs"; is "$(cat out)" 'modes/create.sh: becomes a program (chmod +x)' "--diff names the program that cannot be run"
 rm modes/create.sh; ln -s create.sh modes/create.sh
 render "$template" --to cfn --diff modes; err_has 'modes/create.sh: cannot be read' "--diff: a file that cannot be seen is an error"
-! grep -q /dev/null out; ok $? "--diff: and not a new file"
+! grep -q /dev/null out; ok $? "--diff: a file that cannot be seen is no new file"
 render "$template" --to cfn --diff "$template"; status 2 "--diff of a file is refused"; err_has 'is no folder'; [ ! -s out ]; ok $? "--diff of a file prints no file as new"
 render "$template" -o going; render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" --diff going; status 1
 has out '--- going/gres.conf' "--diff: a file that -o would remove is shown"; has out '+++ /dev/null' "--diff: as one that goes"
@@ -145,10 +145,10 @@ mkdir sidecar; cp "$template" sidecar/cluster.yaml
 printf 'gres: {neuron: false}\nvirtual: {nics: 2, tmp_mib: 256}\n' >sidecar/cluster.tern.yaml
 for form in pcluster cfn hyperpod batch; do
     render sidecar/cluster.yaml --to $form -o "own-$form"; status 0
-    has out 'left out: gres.neuron, virtual.nics, virtual.tmp_mib of cluster.tern.yaml: ' "$form: the settings of cluster.tern.yaml that do not travel are told"
+    has out 'left out: gres.neuron, virtual.nics, virtual.tmp_mib of cluster.tern.yaml: ' "$form: the settings of cluster.tern.yaml that do not travel are reported"
     is "$(grep -c 'cluster.tern.yaml' out)" 1 "$form: by one line"
 done
-render sidecar/cluster.yaml --to slurm -o own-slurm; status 0; ! grep -q 'left out: gres' out; ok $? "slurm: gres.neuron is heeded, and not told"
+render sidecar/cluster.yaml --to slurm -o own-slurm; status 0; ! grep -q 'left out: gres' out; ok $? "slurm: gres.neuron is heeded, and not reported"
 render "$template" --to cfn -o plain-cfn; ! grep -q tern.yaml out; ok $? "without the file nothing is said of it"
 
 # ---- CloudFormation: the file system and the bucket outlive updates and mistakes
@@ -162,7 +162,7 @@ assert "DeletionPolicy" not in r["Vpc"]
 P
 ok $? "cfn: an update never deletes a file system or bucket, and a creation in vain leaves no bucket"
 sed 's/DeploymentType: .*/&\n      DeletionPolicy: Retain/' "$template" >kept.yaml
-render kept.yaml --to cfn -o kept; out_has 'and the file system with its network' "cfn: what stays is told"
+render kept.yaml --to cfn -o kept; out_has 'and the file system with its network' "cfn: the resources that stay are reported"
 python3 - <<'P'
 import json
 r = json.load(open("kept/stack.json"))["Resources"]
@@ -192,14 +192,14 @@ S
 cfn() { rm -f calls; echo "$1" >status; printf "$2" >changes; aided kept/create.sh us-west-2a; } # STATUS CHANGES
 cfn none ''; status 0 "cfn: a stack is made"; grep -q '^cloudformation deploy.*stack.json' calls; ok $? "cfn: by deploy"
 cfn CREATE_COMPLETE 'Vpc\tModify\tFalse\nFileSystem\tModify\tFalse\nBucket2\tRemove\tNone\n'; status 0 "cfn: a harmless update is made"
-grep -q 'execute-change-set .*changeSet/c/1' calls && grep -q 'wait stack-update-complete' calls; ok $? "cfn: that of the change set that was read"
-cfn UPDATE_COMPLETE ''; status 0 "cfn: nothing to change is no failure"; err_has 'No changes to deploy' "cfn: and is told"
+grep -q 'execute-change-set .*changeSet/c/1' calls && grep -q 'wait stack-update-complete' calls; ok $? "cfn: the update is of the change set that was read"
+cfn UPDATE_COMPLETE ''; status 0 "cfn: nothing to change is no failure"; err_has 'No changes to deploy' "cfn: a message says that nothing changes"
 for change in 'FileSystem\tModify\tTrue' 'FileSystem\tModify\tConditional' 'FileSystem\tRemove\tNone' 'Bucket\tModify\tTrue' 'Bucket\tRemove\tNone'; do
     cfn UPDATE_COMPLETE "Vpc\tModify\tFalse\n$change\n"; status 1 "cfn: refused: $change"
     err_has "it would replace or remove ${change%%\\*}." "cfn: the resource is named: $change"
     ! grep -q 'execute-change-set\|deploy' <(grep -v no-execute calls); ok $? "cfn: nothing is changed: $change"
 done
-cfn denied 'FileSystem\tRemove\tNone\n'; status 1 "cfn: a stack that cannot be seen is not changed"; is "$(grep -c deploy calls)" 0 "cfn: nor made"
+cfn denied 'FileSystem\tRemove\tNone\n'; status 1 "cfn: a stack that cannot be seen is not changed"; is "$(grep -c deploy calls)" 0 "cfn: a stack that cannot be seen is not made"
 cfn UPDATE_IN_PROGRESS ''; status 1 "cfn: a stack that is being changed is left alone"
 cfn ROLLBACK_COMPLETE ''; status 0 "cfn: after a failed creation create.sh may run again"
 is "$(grep -o 'delete-stack\|wait stack-delete-complete\|deploy' calls | tr '\n' ' ')" 'delete-stack wait stack-delete-complete deploy ' "cfn: what is left of the failed one is deleted first"
@@ -216,7 +216,7 @@ printf 'TernPackage=s3://b/deb/\n' | cat "$values" - >folder.txt
 for form in hyperpod pcluster; do
     render "$template" --to $form --vars folder.txt -o packages-$form; rm -f calls
     aided packages-$form/create.sh tern-0.deb tern-0.tar.gz; status 1 "$form: a tarball for a folder of packages is refused"
-    err_has 'tern-0.tar.gz: nodes install packages from s3://b/deb/' "$form: and told"; [ ! -e calls ]; ok $? "$form: nothing is uploaded"
+    err_has 'tern-0.tar.gz: nodes install packages from s3://b/deb/' "$form: the refusal names the folder of packages"; [ ! -e calls ]; ok $? "$form: nothing is uploaded"
 done
 render "$template" --to pcluster --vars "$values" -o tarball
 aided tarball/create.sh tern-0.tar.gz; status 0 "pcluster: a tarball for a tarball is taken"
@@ -248,7 +248,7 @@ chmod +x bin/*
 mkdir -p system/etc system/dev/infiniband
 touch system/dev/infiniband/uverbs{0..7}
 setup() { rm -f calls; aided env SYSTEM_ROOT="$WORK/system" bash batch/node-setup.sh; }
-setup; status 0 "batch: an instance with EFA and FSx is set up" || cat err; [ ! -e calls ]; ok $? "batch: and keeps its agent"
+setup; status 0 "batch: an instance with EFA and FSx is set up" || cat err; [ ! -e calls ]; ok $? "batch: an instance with EFA keeps its agent"
 printf '#!/bin/bash\nexit 1\n' >bin/mount
 setup; status 1 "batch: FSx cannot be mounted"
 is "$(cat calls)" "systemctl mask --now --no-block ecs

@@ -41,13 +41,13 @@ out_has "a section has a role of the layout's: it must allow s3:GetObject" 'a ro
 out_has 'login nodes have no OnNodeConfigured' 'so are login nodes, which have no right to read a bucket'
 mkdir theirs; echo mine >theirs/notes
 run tern cluster render "$template" --to pcluster -o theirs; status 2 'a folder of other files is refused'; one_line
-is "$(ls theirs)" notes 'and stays as it was'
+is "$(ls theirs)" notes 'the folder of other files stays as it was'
 echo mine >pcluster/notes; render pcluster; status 2 'a file beside rendered ones is refused'; err_has 'pcluster/notes: was not rendered by tern'
 rm pcluster/notes; sed -i 's/MaxCount: 16/MaxCount: 32/' pcluster/cluster.yaml
 render pcluster; status 2 'an edited file is not overwritten'; err_has 'pcluster/cluster.yaml: was changed since'
 run tern cluster render "$golden/cluster.yaml" --to pcluster --vars "$golden/values.txt" --diff pcluster
 status 1 '--diff of an edited file'; has out '-          MaxCount: 32'; has out '+          MaxCount: 16'
-is "$(grep -c '^[-+] ' out)" 2 'only the edited line differs'
+is "$(grep -c '^[-+] ' out)" 2 '--diff shows only the edited line'
 if command -v patch >/dev/null; then
     cp -r pcluster patched; sed -n '/^--- pcluster/,$p' out | (cd patched && patch -s -p0 cluster.yaml) 2>/dev/null
     cmp -s patched/cluster.yaml "$golden/pcluster/cluster.yaml"; ok $? 'patch(1) takes the diff'
@@ -68,7 +68,7 @@ run tern cluster render bad.yaml --to pcluster -o none; status 2; [ ! -e none ];
 rm -rf pcluster; render pcluster; before=$(cat pcluster/* | cksum)
 said=$(trap '' XFSZ; ulimit -f 0; tern cluster render "$template" --to pcluster -o pcluster 2>&1); [ $? != 0 ] && [ "$(cat pcluster/* | cksum)" = "$before" ]
 ok $? 'a write that fails (no room) leaves the earlier rendering' || echo "# $said"
-ls -d pcluster.tmp-* >left 2>/dev/null; [ ! -s left ]; ok $? 'and nothing beside it'
+ls -d pcluster.tmp-* >left 2>/dev/null; [ ! -s left ]; ok $? 'a failed render leaves no temporary folder'
 
 # Any edits: what --diff says leads from the edited files to the rendered ones.
 if command -v patch >/dev/null; then
@@ -101,9 +101,9 @@ fi
 # ---- the layout in one form
 run tern cluster render pcluster/cluster.yaml --to pcluster --vars "$golden/values.txt" -o again
 cmp -s pcluster/cluster.yaml again/cluster.yaml; ok $? 'a normalised layout gives itself'
-run tern cluster check pcluster/cluster.yaml; status 0 'and is a good one'
+run tern cluster check pcluster/cluster.yaml; status 0 'a normalised layout passes the check'
 run tern cluster render "$golden/cluster.yaml" --to pcluster -o draft; status 0 'variables without a value stay'
-has draft/cluster.yaml "'\${PrivateSubnet}'"; out_has '${PublicSubnet} ${PrivateSubnet}' 'and are listed'
+has draft/cluster.yaml "'\${PrivateSubnet}'"; out_has '${PublicSubnet} ${PrivateSubnet}' 'variables without a value are listed'
 printf '{"Bucket": "b", "FileSystemId": "fs-0123456789abcdef0", "TernPackage": "s3://b/deb/"}' >fs.json
 run tern cluster render "$template" --to pcluster --vars fs.json -o fs; status 0
 grep -A1 FsxLustreSettings fs/cluster.yaml | grep -q 'FileSystemId: fs-0123456789abcdef0'; ok $? 'the file system of the stack is used instead of a new one'
@@ -112,7 +112,7 @@ sed 's/b.deb/other\/deb/' fs.json >other.json; run tern cluster render "$templat
 printf '%s\n' 'Tags: [{Key: a, Value: "\u0085\u2028x\ty \"q\" \\ \x07"}, {Key: b, Value: "it'"'"'s \u00fc"}, {Key: c, Value: "Yes"}, {Key: "null", Value: "010"}]' | cat "$template" - >odd.yaml
 run tern cluster render odd.yaml --to pcluster -o odd; status 0; has odd/cluster.yaml '"\u0085\u2028x\x09y \"q\" \\ \x07"' 'characters that end a line, or are none, are escaped'
 has odd/cluster.yaml "Value: 'Yes'" 'a text that YAML takes for true is quoted'; has odd/cluster.yaml "Key: 'null'"; has odd/cluster.yaml "Value: '010'"
-run tern cluster render odd/cluster.yaml --to pcluster -o odd2; cmp -s odd/cluster.yaml odd2/cluster.yaml; ok $? 'and read back'
+run tern cluster render odd/cluster.yaml --to pcluster -o odd2; cmp -s odd/cluster.yaml odd2/cluster.yaml; ok $? 'a layout with odd characters is read back the same'
 printf 'NAME\n' >bad.txt; run tern cluster render "$template" --vars bad.txt; status 2; err_has 'bad.txt:1: is no line NAME=value'
 
 # ---- CloudFormation: what EFA and nodes of several network cards need
@@ -144,7 +144,7 @@ run tern cluster render made.yaml --to pcluster --vars outputs.json -o from; sta
 
 # ---- HyperPod: one of the two files is of the other
 run tern cluster check hyperpod/cluster-config.json hyperpod/lifecycle/provisioning_parameters.json; status 0 'hyperpod: tern finds nothing in what it renders'
-[ ! -s err ]; ok $? 'hyperpod: nor anything to warn of' || cat err
+[ ! -s err ]; ok $? 'hyperpod: tern has no warning about its rendering' || cat err
 sed 's/MinCount: 4/MinCount: 0/' "$template" >dynamic.yaml
 run tern cluster render dynamic.yaml --to hyperpod; status 2 'hyperpod: a queue of dynamic nodes alone is refused'; err_has 'dynamic.yaml:26: trn1 has no static nodes'
 sed 's/trn1.32xlarge/trn1.2xlarge/; s/MaxCount: 4/MaxCount: 1/; s/MinCount: 4/MinCount: 1/; /Efa/,+1d' "$template" >small.yaml
@@ -192,7 +192,7 @@ ok $? 'batch: instances run node-setup.sh'
 has state.log amazon-linux-2023/neuron/recommended/image_id "batch: instances have Neuron's driver"
 run tern cluster render "$ROOT/cluster-templates/cpu-efa/cluster.yaml" --to batch --vars "$golden/values.txt" -o cpu
 grep -qx "kind=''" cpu/create.sh && ! grep -q /dev/neuron cpu/*.json; ok $? 'batch: CPU nodes have no Neuron devices, and a plain image'
-aws batch/create.sh; status 0 'batch: create.sh may run again'; is "$(grep -c 'create-job-queue\|create-compute-environment\|create-placement-group\|create-launch-template ' state.log)" 4 'batch: and makes nothing twice'
+aws batch/create.sh; status 0 'batch: create.sh may run again'; is "$(grep -c 'create-job-queue\|create-compute-environment\|create-placement-group\|create-launch-template ' state.log)" 4 'batch: a second create.sh makes nothing twice'
 aws batch/submit.sh -n 2 "a 'job" tern run "x y.yaml" '$(touch hacked)'; status 0; is "$(cat out)" 7f3c "batch: submit.sh prints the job's id"
 python3 - <<'P'
 import json
@@ -223,8 +223,8 @@ t = yaml.safe_load(text)
 assert t == [{"topology": "tree", "cluster_default": True, "tree": {"switches": [
     {"switch": "trn1-trn1", "nodes": "trn1-st-trn1-[1-4]"}, {"switch": "spine", "children": "trn1-trn1"}]}}], t
 P
-ok $? 'it has the switches and their nodes'
-for release in 21.08 26.11 25 25.13 25.11x new; do run tern cluster render "$template" --slurm $release; status 2 "--slurm $release"; done
+ok $? 'topology.yaml has the switches and their nodes'
+for release in 21.08 26.11 25 25.13 25.11x new; do run tern cluster render "$template" --slurm $release; status 2 "render refuses --slurm $release"; done
 run tern cluster render "$template" --slurm 24.11 --to pcluster; status 2
 run tern cluster render "$template" --slurm 26.05 -o conf; run tern cluster render "$template" --slurm 26.05 --diff conf; status 0 '--diff of Slurm files that are the same'
 run tern cluster render "$template" --slurm 22.05 --diff conf; status 1 '--diff of another release'; has out '+SwitchType=switch/none'
@@ -246,7 +246,7 @@ chmod +x bin/*
 for form in $forms; do
     rm -rf evil calls; run tern cluster render "$evil/cluster.yaml" --to $form --vars evil.json -o evil; status 0 "$form: hostile names are rendered"
     for program in evil/*.sh; do PATH=$WORK/bin:$PATH timeout 60 bash "$program" a </dev/null >out 2>err; done
-    [ ! -e hacked ] && [ ! -e evil/hacked ]; ok $? "$form: and are no commands of its programs"
+    [ ! -e hacked ] && [ ! -e evil/hacked ]; ok $? "$form: hostile names are no commands of its programs"
     python3 - calls "$evil" <<'P'
 import sys
 assert sys.argv[2] in open(sys.argv[1]).read()

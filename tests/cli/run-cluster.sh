@@ -40,13 +40,13 @@ err_has 'cluster.yaml: its largest queue has 16 nodes, and 17 are asked for'; on
 run tern run --check run.yaml -N 16; status 0 "run --check: several nodes are not judged by this machine's memory"
 sed 's/"num_hidden_layers": 32/"num_hidden_layers": 4000/' model/config.json >deep.json
 run tern run --check run.yaml --set model.config=deep.json; status 2 "run --check: one node is this machine"
-err_has 'and this machine has' "the refusal says that it is about this machine"; err_has 'tern run --check -c cluster.yaml' "and how a cluster's nodes are judged"
+err_has 'and this machine has' "the refusal says that it is about this machine"; err_has 'tern run --check -c cluster.yaml' "the refusal has the command for a cluster's nodes"
 run tern run --check run.yaml --set model.config=deep.json -c cluster.yaml; status 2; err_has 'the largest node has 486' "a node of trn1n.32xlarge has 95 % of 512 GiB"
 run tern run --check run.yaml -c other.yaml; status 0 "run --check: an instance type that is not known limits nothing"
 run tern run --check run.yaml -c nowhere.yaml; status 2; err_has "'nowhere.yaml' is neither a layout file nor a virtual cluster"; one_line
 sed 's/SlurmQueues/SlurmQueue/' cluster.yaml >broken.yaml
 run tern run --check run.yaml -c broken.yaml; status 2; err_has 'broken.yaml:' "a mistake of the layout is an error, with its line"; one_line
-run tern run run.yaml -c cluster.yaml; status 2 "run: --cluster without --check or --explain is refused"; [ ! -e ledger ]; ok $? "and nothing is begun"
+run tern run run.yaml -c cluster.yaml; status 2 "run: --cluster without --check or --explain is refused"; [ ! -e ledger ]; ok $? "the refused run begins nothing"
 
 # ---- other trainers: NeuronCores, and their memory
 cat >nxd.yaml <<'Y'

@@ -139,7 +139,7 @@ for c in "run --check" run submit; do
     run tern $c bad.yaml; status 2 "tern $c: a wrong key"; one_line; err_has 'bad.yaml:3: ledgr'
 done
 run tern run nothing.yaml; status 2 "a recipe that is not there"; one_line
-run tern run; status 2 "no recipe"; one_line; err_has '--tern=RECIPE'
+run tern run; status 2 "tern run without a recipe is refused"; one_line; err_has '--tern=RECIPE'
 SLURMD_NODENAME=n1 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x run tern run; status 75 "--tern, and no plugin on the node"
 one_line; err_has 'plugstack.conf'
 in_job() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern run; }
@@ -174,7 +174,7 @@ for name in latest Latest best BEST -x .x; do
     recipe "n$name" true; sed -i "s/^name: .*/name: '$name'/" "n$name.yaml"
     run tern run --check "n$name.yaml"; status 2 "a run called '$name'"; one_line
 done
-recipe bestof true; run tern run --check bestof.yaml; status 0 "but 'bestof' is a name"
+recipe bestof true; run tern run --check bestof.yaml; status 0 "a run may be called 'bestof'"
 
 # ---- what --check costs sbatch
 start=$(date +%s%N); for _ in 1 2 3 4 5; do tern run --check good.yaml; done
@@ -201,13 +201,13 @@ grep -q -- --tern= out; [ $? = 1 ]; ok $? "a recipe valid only with --set is sub
 err_has 'without --tern'
 run tern submit 'good.yaml' --dry-run --no-plugin --set "workload.command=[a, \"it's\"]"
 grep -q -- --tern= out; [ $? = 1 ]; ok $? "--no-plugin leaves out --tern"
-run env SLURM_CONF=/nonexistent tern submit good.yaml; status 1 "no Slurm"; one_line; err_has 'tern cluster exec NAME'
+run env SLURM_CONF=/nonexistent tern submit good.yaml; status 1 "tern submit without Slurm is an error"; one_line; err_has 'tern cluster exec NAME'
 export SLURM_CONF=$WORK/slurm.conf; : >slurm.conf
 mkdir fake; printf '#!/bin/sh\nprintf "<%%s>\\n" "$@"\nexit 7\n' >fake/sbatch; chmod +x fake/sbatch
 PATH=$WORK/fake:$PATH run tern submit known.yaml -N 2
 status 7 "tern submit has sbatch's exit status"
 out_has "<--comment=$(attempts 'distinct run_id' known)>" "a run that goes on is named in the job's Comment"
-PATH=$BIN run "$BIN/tern" submit good.yaml; status 1 "no sbatch"; one_line; err_has 'sbatch'
+PATH=$BIN run "$BIN/tern" submit good.yaml; status 1 "tern submit without sbatch is an error"; one_line; err_has 'sbatch'
 # ---- checks before the job is queued
 tiny=$ROOT/tests/golden/spm-bpe-800.model
 mkdir -p shape; cat >shape/config.json <<'J'
@@ -232,7 +232,7 @@ run tern run --check nxd.yaml --nodes 8 --ntasks 8; status 0 "a workload that fi
 run tern run --check nxd.yaml --nodes 3 --ntasks 3; status 2 "TP x PP that does not divide the ranks is refused"
 err_has 'nxd.yaml:6: parallel: 96 ranks are not a multiple of tensor x pipeline (64)'
 run tern run --check nxd.yaml --nodes 10; status 2 "a batch that does not divide"; err_has 'nxd.yaml:5: batch.global: 512'
-run tern run --check nxd.yaml --nodes 4 --ntasks 6; status 2 "uneven tasks"; err_has 'every node must have as many'
+run tern run --check nxd.yaml --nodes 4 --ntasks 6; status 2 "tasks that differ between nodes are refused"; err_has 'every node must have as many'
 run tern run --check nxd.yaml --set parallel.tensor=12; status 2 "tensor groups that do not fit a node are refused"
 err_has 'parallel.tensor: groups of 12 ranks do not fit nodes of 32'
 run tern run --check nxd.yaml --set batch.seq_len=8192; status 2 "rows longer than the model's are refused"
@@ -279,13 +279,13 @@ run tern submit --dry-run good.yaml --set checkpoint.dir=base --array checkpoint
 run tern submit --dry-run good.yaml --array checkpoint.dir=far/a,far/b --array launch.threads=1,2; status 0; err_has "member 3: checkpoint.dir=far/b,launch.threads=2, in $WORK/far/b/launch.threads=2" "members that share a checkpoint.dir get folders below it"
 run tern submit --dry-run good.yaml --array steps=0,3; status 2 "an array with a member that cannot work is refused"; err_has '--array, steps=0: '
 for bad in steps 'steps=' 'steps=1,,2' '=1'; do
-    run tern submit --dry-run good.yaml --array "$bad"; status 2 "--array $bad"; one_line
+    run tern submit --dry-run good.yaml --array "$bad"; status 2 "submit refuses --array $bad"; one_line
 done
 run tern submit --dry-run good.yaml --array "launch.threads=1,2,1"; status 2 "a value twice"; err_has 'the value 1 is given twice'
 long=$(printf '%0300d' 0)
 run tern submit --dry-run known.yaml --no-plugin --array "workload.command=[a/b],[a_b],[$long]"; status 0 "values that are no folder names get folders, too"
 grep -o ', in .*' err | sed 's/.*,//' | sort -u >dirs; is "$(wc -l <dirs) $(awk -F/ 'length($NF) > 255' dirs | wc -l)" "3 0" "each member of an array has a folder of its own"
-run tern submit --dry-run good.yaml --array "steps=$(seq -s, 1001)"; status 2 "too many"; err_has 'more than 1000'
+run tern submit --dry-run good.yaml --array "steps=$(seq -s, 1001)"; status 2 "an array of 1001 members is refused"; err_has 'more than 1000'
 run tern run good.yaml --array steps=1,2; status 2 "outside an array"; err_has 'SLURM_ARRAY_TASK_ID'
 SLURM_ARRAY_TASK_ID=2 run tern run good.yaml --array steps=1,2; status 2 "a member number outside the array is refused"
 SLURM_ARRAY_TASK_ID=1 run tern run good.yaml --array launch.threads=1,2 --ranks 1; status 0

@@ -17,10 +17,10 @@ killed_at() {
 run train 2; status 0
 killed_at 'DELETE /copies/tiny/[.]step-00000003' tern run run.yaml --set steps=3
 is "$(names | grep -c 'step-00000003/manifest')" 1 "the copy is complete"
-is "$(rows 's3://copies/tiny/step-00000003')" 0 "and has no row: its process was killed"
+is "$(rows 's3://copies/tiny/step-00000003')" 0 "the killed process added no row for the copy"
 run train 3; status 0
 is "$(rows 's3://copies/tiny/step-00000003')" 1 "the next process adds the row"
-is "$(names | grep -c '^\.')" 0 "and removes the mark"
+is "$(names | grep -c '^\.')" 0 "the next process removes the mark"
 cp -r checkpoints copied; rm copied/claim* copied/run.id copied/after.json 2>/dev/null
 run train 3 --set checkpoint.mirror=copied; status 0
 is "$(rows '%/copied/step-00000003')" 1 "so it does for a copy in a folder"
@@ -39,7 +39,7 @@ rm -rf checkpoints
 mkdir -p checkpoints/.step-00000002.01ARZ3NDEKTSV4RRFFQ69G5FAV.back && echo half >checkpoints/.step-00000002.01ARZ3NDEKTSV4RRFFQ69G5FAV.back/shard
 run train 3; status 0; err_has 'comes back from s3://copies/tiny/step-00000002'
 is "$(names | grep -c 'step-00000003/shard-00007')" 0 "files that the new copy lacks are gone"
-is "$(names | grep -cF "step-00000003/${shard##*/}")" 1 "and its own are there"
+is "$(names | grep -cF "step-00000003/${shard##*/}")" 1 "the new copy's own files are there"
 
 # ---- what an interrupted way back has left goes when the run has its checkpoints
 mkdir checkpoints/.step-00000002.01ARZ3NDEKTSV4RRFFQ69G5FAV.back && echo half >checkpoints/.step-00000002.01ARZ3NDEKTSV4RRFFQ69G5FAV.back/shard
@@ -64,8 +64,8 @@ if strace -qq -o /dev/null -P "$shard" -e trace=pread64 -e inject=pread64:poke_e
     run env ASAN_OPTIONS=detect_leaks=0 LSAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -P "$PWD/$shard" -e trace=pread64 -e "inject=pread64:poke_exit=@arg2=55555555:when=$n" \
         tern run run.yaml --set steps=3 --set checkpoint.mirror=copied
     status 0; err_has "comes back from $PWD/copied/step-00000003" "a folder's copy with one wrong bit on the way comes back"
-    grep 'passed over' err; [ $? = 1 ]; ok $? "it is read again"
-    is "$(ls copied | grep -c bad)" 0 "it is not marked as damaged"
+    grep 'passed over' err; [ $? = 1 ]; ok $? "a copy with one wrong bit is read again"
+    is "$(ls copied | grep -c bad)" 0 "a copy that was read again is not marked as damaged"
 else
     ok 0 "a wrong bit on the way from a folder # SKIP no strace that changes memory"
 fi
@@ -86,7 +86,7 @@ run tern run run.yaml; status 0 "an upload in parts goes on after kill -9"
 echo 20 >../n; killed_at 'PUT /copies/ext/step_20/big.*partNumber=2' tern run run.yaml
 rm -rf ck/step_20; echo 10 >../n
 run tern run run.yaml; status 0 "a half upload without its checkpoint"
-is "$(names ext | grep -c step_20)" 0 "is removed"
+is "$(names ext | grep -c step_20)" 0 "a half upload without its checkpoint is removed"
 cd .. || exit 1
 tern help checkpoint >page
 sed -nE -e 's/^GET \S*[?&]uploads.*/ListBucketMultipartUploads/p;t' -e 's/^GET \S*[?&]uploadId=.*/ListMultipartUploadParts/p;t' -e 's/^DELETE \S*[?&]uploadId=.*/AbortMultipartUpload/p;t' \

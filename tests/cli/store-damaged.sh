@@ -18,7 +18,7 @@ err_has "run $id has no good checkpoint in "; err_has 'any more, and no copy of 
 fault flip=1 'match=GET./copies/tiny/step-00000004/manifest'
 run train 4; status 0; fault_none
 err_has 'comes back from s3://copies/tiny/step-00000004' "a manifest with one wrong bit is read again"
-grep 'passed over' err; [ $? = 1 ]; ok $? "its copy is not passed over"
+grep 'passed over' err; [ $? = 1 ]; ok $? "the checkpoint's copy is not passed over"
 
 # ---- an object that has rotted at the server, under the ETag of its right bytes
 rm -rf checkpoints; shard=$(names | grep '^step-00000004/shard' | head -n 1)

@@ -22,7 +22,7 @@ is "$(digest got/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "th
 is "$(rows ledger)" "8 verified" "the ledger has a row of the copy"
 is "$(names | grep -c '^\.')" 0 "no mark of a half copy is left"
 sent() { grep -E "PUT /copies/tiny/$1/" s3.log | tail -n 1; }
-has <(sent $last) 'manifest.json' "the manifest is sent last"
+has <(sent $last) 'manifest.json is sent last' "the manifest is sent last"
 puts=$(asked "PUT /copies/tiny/$last/")
 run tern ckpt mirror tiny --ledger ledger; status 0 "tern ckpt mirror finds the copies"
 is "$(asked "PUT /copies/tiny/$last/")" "$puts" "a complete copy is not sent again"
@@ -73,7 +73,7 @@ echo half | "$TOOLS/store-tool" put s3://copies/tiny/step-00000001/shard-00000-o
 echo other | "$TOOLS/store-tool" put s3://copies/tiny/.step-00000002.01ARZ3NDEKTSV4RRFFQ69G5FAV.new
 run tern run run.yaml --set steps=9; status 0
 is "$(names | grep -c step-00000001)" 0 "a half copy that no process will finish goes"
-is "$(names | grep -c '^\.step-00000002')" 1 "that of another run stays"
+is "$(names | grep -c '^\.step-00000002')" 1 "a half copy of another run stays"
 run tern run run.yaml --set steps=10 --set checkpoint.keep=5; status 0
 cat >kill.sh <<'S'
 # the retention process is killed at its first file of a step, the manifest being the last
@@ -101,7 +101,7 @@ run tern ckpt mirror tiny --ledger ledger; status 0; out_has '1 copied to s3://c
 
 # ---- another checkpoint.dir begins another run; another recipe is refused
 run tern run run.yaml --set checkpoint.dir=fresh --set steps=2
-status 0 "another checkpoint.dir begins a run"
+status 0 "a run with another checkpoint.dir begins anew"
 [ "$(cat fresh/run.id)" != "$id" ]; ok $? "the new run has its own id"
 grep -q 'comes back' err; [ $? = 1 ]; ok $? "the copies of the other run stay where they are"
 # Another user's run: the same recipe and bucket, and nothing here that knows it.
@@ -126,7 +126,7 @@ status 75 "a run does not begin while its bucket, which may have copies, fails"
 err_has 'to begin anew, give another checkpoint.mirror'; [ ! -e c2 ]; ok $? "nothing is made for it"
 fault_none
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=other --set steps=2
-status 0 "a run with another mirror begins anew, as it was told"
+status 0 "a run with another mirror begins anew, as the option says"
 fault 503=100000 'match=copies.*else'
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 0 "a run that has checkpoints goes on with a bucket that fails"
@@ -147,13 +147,13 @@ fault_none
 echo mine | "$TOOLS/store-tool" put s3://copies/taken/step-00000002/notes
 run tern run run.yaml --set checkpoint.dir=c4 --set ledger.dir=ledger4 --set checkpoint.mirror=s3://copies/taken --set steps=2
 status 0; err_has "1 object is there already and no copy of this run"
-is "$(names taken | grep step-00000002)" step-00000002/notes "another user's objects are left alone"
+is "$(names taken | grep step-00000002)" step-00000002/notes "a copy leaves another user's objects alone"
 
 # ---- an external trainer's
 mkdir ext; cd ext || exit 1
 printf 'version: 1\nname: ext\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, mirror: "s3://copies/ext"}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10/m; for f in 1 2 3; do echo $$f >ck/step_10/m/$$f; done; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
 run tern run run.yaml; status 0 "an external trainer's checkpoints"
 tern fetch s3://copies/ext/step_10/ --out got >fetched 2>&1; diff -r ck/step_10 got; ok $? "an external checkpoint has its copy, of all its files"
-is "$(names ext | grep -c 'step_10.files.json')" 1 "its list of files completes it"
+is "$(names ext | grep -c 'step_10.files.json')" 1 "the list of files completes an external checkpoint's copy"
 run tern ckpt mirror ext --ledger ledger; status 0; out_has 'has its copy'
 tap_done

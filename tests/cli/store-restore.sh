@@ -61,6 +61,6 @@ until_true grep -q 'comes back from' err; kill -9 $pid; wait $pid 2>/dev/null
 fault_none
 is "$(ls -d checkpoints/step-* 2>/dev/null | wc -l)" 0 "kill -9 in a restore leaves no half checkpoint under its name"
 run train 7; status 0 "the next attempt goes on"; err_has 'comes back from s3://copies/tiny/step-'
-is "$(cat checkpoints/run.id)" "$id" "as the same run"
+is "$(cat checkpoints/run.id)" "$id" "the restored run keeps its id"
 is "$(ls -A checkpoints | grep -c '\.back$')" 0 "nothing is left aside"
 tap_done

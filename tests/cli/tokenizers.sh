@@ -31,7 +31,7 @@ status 0; err_has '</s> is taken' "a tokenizer.json without a configuration: the
 run tern data info --json a.tds
 out_has '"eos": 0' "its id ends the documents"
 out_has '"tokenizer_format": "tokenizer.json"' "a set says which format its tokenizer has"
-out_has '"tokenizer_file": "json/tokenizer.json"' "and which file was read"
+out_has '"tokenizer_file": "json/tokenizer.json"' "a set says which tokenizer file was read"
 
 echo '{"eos_token": {"content": "ab"}}' >json/tokenizer_config.json
 run tern data build -t json -o b.tds a.txt

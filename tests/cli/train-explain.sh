@@ -1,5 +1,5 @@
 #!/bin/bash
-# tern train --explain: who does what where, with the published recipes' arithmetic.
+# tern train --explain: which rank does what where, with the published recipes' arithmetic.
 . "$(dirname "$0")/../lib/tap.sh"
 cat >config.json <<'J'
 {"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
@@ -23,26 +23,26 @@ out_has 'llama2-70b: 68976648192 parameters'
 out_has '1024 ranks: tensor 8 x data 16 x pipeline 8' '32 nodes x 32 ranks'
 out_has '16 data ranks x 32 micro-batches of 1' 'the SageMaker recipe at 32 nodes'
 out_has '512-639     40-49' 'stage 4 and its layers'
-out_has '2 all-gathers and 2 reduce-scatters forward, 4 and 2 backward' 'sequence parallel'
-out_has 'the run: 1500 steps, 3.146 billion tokens' 'how long'
-out_has 'stage 6   F0 F1 B0 F2 B1' '1F1B'
+out_has '2 all-gathers and 2 reduce-scatters forward, 4 and 2 backward' 'sequence parallelism has its transfers'
+out_has 'the run: 1500 steps, 3.146 billion tokens' 'explain says how long the run is'
+out_has 'stage 6   F0 F1 B0 F2 B1' 'a stage'"'"'s steps are those of 1F1B'
 [ ! -e ck ]; ok $? 'nothing is begun'
 out_has 'data ranks: gradients by reduce-scatter (4.11 GiB of stage 0)' 'what the data ranks say to each other'
 run tern train run.yaml --explain -N 8
-out_has '4 data ranks x 128 micro-batches of 1' 'and at 8 nodes'
+out_has '4 data ranks x 128 micro-batches of 1' 'at 8 nodes data ranks have more micro-batches'
 run tern train run.yaml --explain -N 8 --set parallel.interleave=2 --set parallel.tensor=32 --set parallel.pipeline=4
 out_has 'key heads: each on 4 tensor ranks' 'fewer key heads than tensor ranks'
 out_has '0-9,40-49' 'two chunks of layers a stage'
-out_has 'F3a F0b' 'interleaved'
+out_has 'F3a F0b' 'a stage'"'"'s steps are interleaved'
 cat >config.json <<'J'
 {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-05, "hidden_act": "silu"}
 J
 run tern train run.yaml --explain --set 'lora={rank: 16, alpha: 16, targets: [q_proj, v_proj]}' --set parallel.pipeline=1 --set parallel.zero=0
-out_has 'trained: 6815744 parameters (0.0848 %): adapters of rank 16 beside q_proj v_proj' 'Llama-3-8B'
+out_has 'trained: 6815744 parameters (0.0848 %): adapters of rank 16 beside q_proj v_proj' 'adapters of Llama-3-8B are counted'
 out_has '2 all-gathers and 2 reduce-scatters forward, 3 and 2 backward' 'of what frozen weights multiplied nothing is gathered again'
 run tern train run.yaml --explain --set 'lora={rank: 16, dora: true}' --set parallel.pipeline=1 --set parallel.zero=0
-out_has 'trained: 6979584 parameters (0.0868 %): adapters of rank 16 and magnitudes (DoRA) beside q_proj v_proj' 'and with DoRA'
+out_has 'trained: 6979584 parameters (0.0868 %): adapters of rank 16 and magnitudes (DoRA) beside q_proj v_proj' 'adapters with DoRA are counted'
 run tern train run.yaml --explain -N 6
 status 2 'a batch that does not divide'; err_has 'run.yaml:5: batch.global'
 run tern train run.yaml --explain -N 32 --set parallel.tensor=128
@@ -56,12 +56,12 @@ run tern train run.yaml --explain -N 8 --set batch.seq_len=16384
 status 2 'rows longer than the model can take'; err_has 'batch.seq_len: 16384 tokens, but the model was made for 8192'
 for n in 0 4611686018427387904 9223372036854775807; do
     run tern train run.yaml --explain -N $n --set launch.ranks_per_node=4
-    status 2 "$n nodes"; err_has '--nodes: from 1 to 1000000'
+    status 2 "--explain refuses $n nodes"; err_has '--nodes: from 1 to 1000000'
 done
 one() { OMP_NUM_THREADS=$1 sum --set parallel='{}' --set launch='{ranks_per_node: 1, threads: 2}' --set batch.global=2; }
 [ -n "$(one 1)" ] && [ "$(one 1)" = "$(one 64)" ]; ok $? "memory for the recipe's threads, not for this shell's"
 [ "$(one 1)" != "$(OMP_NUM_THREADS=64 sum --set parallel='{}' --set launch='{ranks_per_node: 1}' --set batch.global=2)" ]
-ok $? 'and for the shell'"'"'s where it says none'
+ok $? "memory is predicted for the shell's threads where the recipe says none"
 samples() { sum --set parallel='{tensor: 8, pipeline: 8}' --set launch.ranks_per_node=64 --set batch.global=512 "$@"; }
 more() { # MIB HOW [ARG]...: than one sequence (or $least)
     awk -v a="$(samples "${@:3}" --set batch.global=${least:-1})" -v b="$(samples "${@:3}")" -v m="$1" 'BEGIN {split(a, x, " "); split(b, y, " "); d = y[1] - x[1] - m; exit !(x[2] == "MiB" && y[2] == "MiB" && d < 0.2 && d > -0.2)}'

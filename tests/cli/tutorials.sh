@@ -63,7 +63,7 @@ page_script bad.md; page_run
 is "$?" 1 "a page fails whose block for AWS names a program that is not there"
 is "$(cat tap)" "ok - bad.md, lines 8 to 9: the commands work as written
 not ok - bad.md:17: 'batch/create.sh' fails as written: exit status 1" "its line is named, and blocks before it have passed"
-has said 'there is no program batch/create.sh' "and so is the reason"
+has said 'there is no program batch/create.sh' "the reason of a failed block is printed"
 sed -i 's|^batch/create.sh|aws s3 ls s3://bucket|' bad.md
 page_script bad.md; page_run
 is "$? $(tail -n 1 tap)" "1 not ok - bad.md:27: 'false' fails as written: exit status 1" "a command that fails is named with its line"

@@ -79,9 +79,9 @@ for change in steps=8 'model.config=model.json' batch.seq_len=128 parallel.tenso
     case $change in steps=8) is "$(grep -c compile out)" 0 "$change: the same graphs" ;; *) is "$(grep -c ^compile out)" 1 "${change/parallel.tensor=1/NEURON_CC_FLAGS}: other graphs" ;; esac
 done
 llama 64
-run tern run pre.yaml --set model.config=model.json; is "$(grep -c ^compile out)" 1 "another config.json has another cache"
+run tern run pre.yaml --set model.config=model.json; is "$(grep -c ^compile out)" 1 "another config.json has another compile cache"
 mkdir -p bin; printf '#!/bin/sh\necho "NeuronX Compiler version 2.16"\n' >bin/neuronx-cc; chmod +x bin/neuronx-cc
-PATH=$WORK/bin:$PATH run tern run pre.yaml; is "$(grep -c ^compile out)" 1 "another compiler has another cache"
+PATH=$WORK/bin:$PATH run tern run pre.yaml; is "$(grep -c ^compile out)" 1 "another compiler has another compile cache"
 printf 'version: 1\nenv: {NEURON_CC_FLAGS: "--cache_dir=/y"}\n' >site.yaml
 TERN_CONFIG=$WORK/site.yaml run tern run pre.yaml; is "$(grep -c ^compile out)" 1 "the site's NEURON_CC_FLAGS have another cache"
 err_has 'NEURON_CC_FLAGS has --cache_dir' "the site's NEURON_CC_FLAGS are checked"
@@ -101,7 +101,7 @@ cat >refused.sh <<'S'
 tern metric resumed_step=3 resumed_step=5; echo $? >twice.status
 S
 recipe refused 'command: [bash, refused.sh]'; run tern run refused.yaml
-is "$(cat refused.status)" 2 "values that tern metric --stdin cannot take make its status 2"; has err '3 of 5 lines' "it counts the lines"
+is "$(cat refused.status)" 2 "values that tern metric --stdin cannot take make its status 2"; has err '3 of 5 lines' "tern metric --stdin counts the lines that it took"
 id=$(sqlite3 ledger/ledger.db "select id from run where name = 'refused'"); is "$(sqlite3 ledger/runs/$id/run.db "select step from step where name = 'a' order by step" | paste -sd,)" 1,4 "the others are in the ledger"
 is "$(cat twice.status)" 2 "resumed_step= twice is refused"
 recipe cut 'command: [bash, cut.sh]'
@@ -150,10 +150,10 @@ run tern ckpt verify ck/step_5 --run "$id" --ledger ledger; status 2; err_has 'w
 for t in llama2-70b-nxd/nxd:32:1024 llama3-8b-lora/optimum:1:32; do
     IFS=: read -r t n world <<<"$t"
     file=$ROOT/cluster-templates/$t.yaml dir=$ROOT/cluster-templates/${t%/*}
-    run tern cluster check "$dir/cluster.yaml"; status 0 "$t: its cluster"
-    run tern run --check -N "$n" -c "$dir/cluster.yaml" "$file"; status 0 "$t: its recipe"
+    run tern cluster check "$dir/cluster.yaml"; status 0 "$t: the cluster's layout passes the check"
+    run tern run --check -N "$n" -c "$dir/cluster.yaml" "$file"; status 0 "$t: the recipe passes the check"
     [ ! -s err ]; ok $? "$t: nothing about it is doubted" || sed 's/^/# /' err
-    run tern run --explain -N "$n" -c "$dir/cluster.yaml" "$file"; status 0 "$t: explained"
+    run tern run --explain -N "$n" -c "$dir/cluster.yaml" "$file"; status 0 "$t: the recipe is explained"
     out_has "= $world: tensor 8 "
     ! grep -q '{[a-z_]*}' out; ok $? "$t: every word is filled in"
     bash -n "$dir/train.sbatch"; ok $? "$t: its batch script"

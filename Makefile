@@ -104,8 +104,8 @@ MHD := $(call pkg,--exists 'libmicrohttpd >= 0.9.71' && echo yes)
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
 LIBS := -Wl,--as-needed $(PKGS_LIBS) $(foreach p,$(PACKED),-l$(lastword $(subst :, ,$(p)))) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
-# Where ccache is installed, a second clone or a second build takes from the first what is the same
-# (no path of the tree stands in an object).  CCACHE= does without.
+# Where ccache is installed, a second clone or a second build takes the same objects from the first:
+# no path of the tree stands in them.  CCACHE= does without.
 CCACHE ?= $(shell command -v ccache)
 CCACHE := $(CCACHE)
 compile = $(CCACHE) $(CC) $(ALL_CFLAGS) -ffile-prefix-map=$(CURDIR)=. -MMD -MP
@@ -157,9 +157,9 @@ HAVE := $(and $(SLURM_VERSION),$(if $(SLURM_PREFIX),$(wildcard $(SLURM_PREFIX)/$
 ready:
 	$(if $(HAVE),,@$(NEEDS) $(NEEDS_BUILD))
 
-# Some files are compiled for more than the rest is: loops that only -O3 makes vectors of, and
-# kernels for instruction sets that a CPU may lack (core/tensor asks the CPU before it calls them).
-# An attribute or a pragma in the file would be GCC's alone.
+# Some files are compiled for more than the rest is. They are loops that only -O3 makes vectors of,
+# and kernels for instruction sets that a CPU may lack. core/tensor asks the CPU before it calls
+# them. An attribute or a pragma in the file would be GCC's alone.
 FLAGS = $(foreach f,$(2),$(O)/$(f).o $(O)/f64/$(f).o): ALL_CFLAGS += $(1)
 AVX2 := -mavx2
 AVX512 := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
@@ -209,9 +209,9 @@ endef
 $(foreach r,$(ROOMS),$(eval $(call room,$(r),$(O))))
 
 # A program is linked from its own objects and those that it takes from the rooms' archives.  The
-# linker tells which those were (-t), without their folder inside a room (no two have one name):
-# they stand in O/used/PROGRAM, and a change of any other object links nothing again.  Archives are
-# made first, and do not make a program old themselves.
+# linker tells which those were (-t), without their folder inside a room (no two have one name).
+# They stand in O/used/PROGRAM. A change of any other object links nothing again.  Archives are made
+# first, and do not make a program old themselves.
 link = $(call linked,-fopenmp $(SANFLAGS),$(LIBS))
 USED = $(O)/used/$(@:$(O)/%=%)
 linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) $(LDFLAGS) -o $@ $(filter %.o,$(OBJECTS)) \
@@ -255,8 +255,8 @@ PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
 # Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
 MPICC ?= $(firstword $(shell command -v mpicc) $(wildcard /opt/amazon/openmpi/bin/mpicc /usr/lib64/openmpi/bin/mpicc) mpicc)
 PLUGIN_MPI := $(if $(and $(filter-out xno,x$(WITH_TRAINER)),$(shell command -v $(MPICC))),$(O)/plugins/tern_fabric_mpi.so)
-# libfabric is loaded at run time (core/wire/ofi/libfabric.c): with the version of its symbols that a
-# linker would have noted, and perhaps without the libraries that make it slow to load.
+# libfabric is loaded at run time (core/wire/ofi/libfabric.c): with the version of its symbols that
+# a linker would have noted. It is loaded perhaps without the libraries that make it slow to load.
 LIBFABRIC := $(if $(filter no,$(WITH_TRAINER)),,$(firstword $(wildcard $(call pkg,--variable=libdir libfabric)/libfabric.so \
 	$(shell $(CC) -print-file-name=libfabric.so 2>/dev/null))))
 FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
@@ -356,11 +356,11 @@ $(O)/man/api: plugins/libtern-ledger/man3 plugins/libtern-ledger/ledger.h core/b
 
 # ---------------------------------------------------------------- install
 
-# Programs, man pages and plugins (lib/slurm/tern_spank-<Slurm release>.so; where mpicc was also
-# lib/tern/tern_fabric_mpi.so; lib/tern/no-psm for libfabric; libtern-ledger, its header and its .pc)
-# under PREFIX, and SPANK's line as
-# tern.conf in the folder that the site's plugstack.conf includes; where it includes none, the line
-# is printed.  Slurm is asked where that is.  `make uninstall` undoes all of it.
+# Installs programs, man pages and plugins under PREFIX: lib/slurm/tern_spank-<Slurm release>.so,
+# lib/tern/no-psm for libfabric, and libtern-ledger, its header and its .pc. Where mpicc was,
+# lib/tern/tern_fabric_mpi.so, too. SPANK's line goes as tern.conf into the folder that the site's
+# plugstack.conf includes; where it includes none, the line is printed.  Slurm is asked where that
+# is.  `make uninstall` undoes all of it.
 #
 #   SLURM_PREFIX=DIR   Slurm, when its commands are not on PATH (also what is built against)
 #   SLURM_CONF=FILE    its configuration, when that is not where Slurm looks
@@ -413,7 +413,7 @@ tests-float: all man $(UNIT) $(TEST_TOOLS) $(PLUGINS_TEST) $(PROVIDER_TEST)
 	@:
 endif
 
-# The README's commands build on all cores, unless make was told how many.
+# The README's commands build on all cores, unless make has a -j option.
 ALL_CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # slurm.conf and plugstack.conf hold no path with blanks.

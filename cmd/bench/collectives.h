@@ -45,8 +45,8 @@ enum { BENCH_OPERATIONS = 4 };
 extern const struct bench_operation bench_operations[BENCH_OPERATIONS];
 
 /* Element `i` of rank `rank`'s input: small whole numbers.  Every sum of them is exact in every
- * type up to 72 ranks (252), and in all but bf16, which rounds, and u8, which wraps, up to
- * thousands. */
+ * type up to 72 ranks (252).  It is exact up to thousands in all but bf16, which rounds, and u8,
+ * which wraps. */
 double bench_value(int rank, size_t i);
 void bench_put(void *p, enum tern_type type, size_t i, double v);
 double bench_get(const void *p, enum tern_type type, size_t i);

@@ -265,9 +265,8 @@ static const struct tern_opt options[] = {
      .help =
          "use malloc'ed buffers, which others on the node cannot reach, instead of shared ones"},
     {"in-place", 0, TERN_OPT_FLAG, .to.flag = &in_place,
-     .help =
-         "all_gather finds a rank's own share in the whole buffer, and reduce_scatter leaves it "
-         "there, as a trainer has them (the others always work in place)"},
+     .help = "all_gather finds a rank's own share in the whole buffer, and reduce_scatter leaves "
+             "it there, as in a trainer (the others always work in place)"},
     {"ranks", 0, TERN_OPT_INT, "N", "0", .to.integer = &ranks,
      .help = "start so many ranks on this machine; 0: this process is one rank, as srun or mpirun "
              "started it"},
@@ -292,9 +291,9 @@ const struct tern_cmd bench_fabric = {
     .about =
         "Every rank runs it: start it with srun --mpi=pmix or mpirun, or let it start ranks on "
         "this machine with --ranks. The first rank prints. Exit status 1 when any value is "
-        "wrong. With --peer mpi, MPI's own collectives are timed beside ours; with --ranks it then "
-        "starts mpirun itself, unbound, with mpi_yield_when_idle where ranks exceed cores, once in "
-        "each of the settings in which Open MPI may be at its best.",
+        "wrong. With --peer mpi, MPI's own collectives are timed beside ours. With --ranks it then "
+        "starts mpirun itself, unbound, with mpi_yield_when_idle where ranks exceed cores. It runs "
+        "once in each of the settings in which Open MPI may be at its best.",
     .examples = "tern bench fabric --ranks 4 --op all_reduce -b 64K -e 16M\n"
                 "srun --mpi=pmix -N 4 --ntasks-per-node=1 tern bench fabric --op all_gather\n"
                 "tern bench fabric --peer mpi --ranks 4 -f 8",

@@ -15,8 +15,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* How far off it may be: a mean need not be a number of the type, nor a sum above 256 one of bf16,
- * which rounds once, by half of 2^-7 at most. */
+/* How far off it may be: a mean need not be a number of the type. A sum above 256 need not be one
+ * of bf16, which rounds once, by half of 2^-7 at most. */
 static double slack(const struct bench *b, const struct bench_operation *o, double expected)
 {
     static const double of[] = {
@@ -114,8 +114,8 @@ static int summarize(struct bench *b, const struct bench_operation *o, double *t
 /* Ours, the peer's and memory's in turns, so that what else this machine does hits all. */
 enum { TURNS = 5, TURN_BYTES = 64 << 10 };
 
-/* Memory's turns: with more ranks than cores they work one after the other, so what counts is from
- * the first one's begin to the last one's end. */
+/* Memory's turns: with more ranks than cores they work one after the other. So the time from the
+ * first one's begin to the last one's end counts. */
 struct memory_turns {
     double span[2 * TURNS]; /* of this rank: minus the begin, and the end, in us */
     double calls[TURNS];
@@ -131,9 +131,9 @@ static int time_memory(struct bench *b, const struct bench_operation *o, int64_t
         return -1;
     m->span[2 * m->n] = -(double)tern_clock_boot_ns() / 1e3;
     bool idle = o->rooted && tern_fabric_comm_rank(b->c) == 0;
-    /* Where ranks share a core they take turns call by call, as the calls of the operation do: on
-     * its own a rank would find what it moved in the call before in the caches.  Few bytes are in
-     * them anyhow, and a yield would be all that counts. */
+    /* Where ranks share a core they take turns call by call, as the calls of the operation do.  On
+     * its own a rank would find the bytes of the call before in the caches.  Few bytes are in them
+     * anyhow, and a yield would be all that counts. */
     bool turns = bytes >= TURN_BYTES && tern_fabric_load(b->f) > 1;
     enum bench_work work = b->in_place && o->work == BENCH_SPREAD ? BENCH_SPREAD_REST : o->work;
     for (int64_t i = 0; i < calls && !idle; i++) {

@@ -21,9 +21,9 @@ const char *bench_peer_name(void);           /* "Open MPI v4.1.4"; after open */
 /* What one of MPI's functions returned, as ours do. */
 int bench_peer_check(const struct bench_peer *p, int code, struct tern_err *err);
 
-/* Start `n` ranks of this program by mpirun, once in each of Open MPI's settings that are worth a
- * try (all, or those in `only`, with commas between), with the options in args[n_args], and print
- * of every row the one in which MPI was fastest. */
+/* Start `n` ranks of this program by mpirun, with the options in args[n_args]. They run once in
+ * each of Open MPI's settings that are worth a try (all, or those in `only`, with commas between).
+ * Print of every row the one in which MPI was fastest. */
 int bench_peer_settings(int n, const char *only, char **args, int n_args, bool json,
                         struct tern_err *err);
 /* Is `name` in "a,b,c"?  All are in NULL. */

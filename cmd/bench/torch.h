@@ -1,5 +1,5 @@
-/* PyTorch training the same model beside us: a process that makes one step on request, so that its
- * steps and ours alternate on the same machine. */
+/* PyTorch training the same model beside us. A process makes one step on request, so that its steps
+ * and ours alternate on the same machine. */
 #ifndef TERN_CMD_BENCH_TORCH_H
 #define TERN_CMD_BENCH_TORCH_H
 

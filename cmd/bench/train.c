@@ -185,8 +185,8 @@ static int peer_step(struct peer *p, double *took, struct tern_err *err)
     return 0;
 }
 
-/* Our steps that are not counted.  All that a step needs is there then; the limit's matrices, made
- * after them, are not a step's, nor is a peer in this process. */
+/* Our steps that are not counted.  They allocate all memory that a step needs.  The limit's
+ * matrices come after them and are not counted as a step's; a peer is no part of this process. */
 static int warm(struct bench *b, struct tern_err *err)
 {
     double took[BENCH_PHASES];
@@ -502,10 +502,9 @@ static const struct tern_opt options[] = {
      .help = "train adapters of this rank beside q_proj and v_proj alone; 0: all weights"},
     {"dora", 0, TERN_OPT_FLAG, .to.flag = &dora, .help = "adapters with magnitudes"},
     {"peer", 0, TERN_OPT_TEXT, "PEER", .to.text = &peer_text,
-     .help =
-         "PyTorch makes the same steps in turns with us, in one of its ways after the other: tuned "
-         "for this machine, compiled, as shipped, with --precision bf16 by autocast; torch-tuned: "
-         "in the first way alone; full, with --lora: we make the step of all weights"},
+     .help = "torch: PyTorch makes the same steps in turns with us, tuned for this machine, then "
+             "compiled, then as shipped (with --precision bf16 by autocast). torch-tuned: in the "
+             "first way alone. full, with --lora: we make the step of all weights"},
     {"peer-python", 0, TERN_OPT_TEXT, "PROGRAM", "/usr/bin/python3", .to.text = &python,
      .help = "the Python that has torch"},
     {"peer-script", 0, TERN_OPT_TEXT, "FILE", .to.text = &script_text,
@@ -517,13 +516,13 @@ static const struct tern_opt options[] = {
 const struct tern_cmd bench_train = {
     .name = "train",
     .summary = "time training steps, by phase and in share of what matrix products allow",
-    .about = "A step is forward, backward, clipping and AdamW on random tokens. FLOPs are those of "
-             "matrix products and of the half of attention that is not masked; a frozen weight "
-             "has no gradient. The limit "
-             "is what OpenBLAS reaches on matrices of 2048 between the steps, or, with --precision "
-             "bf16 and a unit for it, what that does on registers alone; the share of a step "
-             "is its FLOPs by its time by the mean of the limits before and after it. All numbers "
-             "are medians; `peak` is the most that was resident.",
+    .about =
+        "A step is forward, backward, clipping and AdamW on random tokens. FLOPs are those of "
+        "matrix products and of the half of attention that is not masked; a frozen weight "
+        "has no gradient. The limit is the rate that OpenBLAS reaches on matrices of 2048 between "
+        "the steps. With --precision bf16 and a unit for it, it is the unit's rate on registers "
+        "alone. The share of a step is its FLOPs by its time by the mean of the limits before and "
+        "after it. All numbers are medians; `peak` is the most that was resident.",
     .examples = "tern bench train --size M\n"
                 "tern bench train --peer torch --json\n"
                 "tern bench train --precision bf16 --peer torch --peer-python venv/bin/python\n"

@@ -4,8 +4,8 @@
 
 #include "core/base/err.h"
 
-/* Verify folder `path`, every byte, against `manifest`; or, when that is NULL, against the record
- * that run `run` of ledger `ledger` has of it, or of the checkpoint that it is a copy of. */
+/* Verify folder `path`, every byte, against `manifest`. Without one the record of run `run` of
+ * ledger `ledger` counts: of the folder, or of the checkpoint that it is a copy of. */
 int ckpt_verify_external(const char *path, const char *manifest, const char *run,
                          const char *ledger, struct tern_err *err);
 

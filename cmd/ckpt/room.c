@@ -19,8 +19,8 @@
 
 /* ------------------------------------------------------------------ sizes */
 
-/* Bytes on disk of a folder's files (there are no folders in a checkpoint).  Of a link that has a
- * checkpoint's name there are none: it is no checkpoint. */
+/* Bytes on disk of a folder's files (there are no folders in a checkpoint).  A link with a
+ * checkpoint's name has none: it is no checkpoint. */
 static int folder_bytes(const char *path, uint64_t *ret_bytes, struct tern_err *err)
 {
     struct stat st;
@@ -211,9 +211,9 @@ const struct tern_cmd ckpt_du_cmd = {
     .args = "[DIR]",
     .args_max = 1,
     .summary = "tell the room that checkpoints take",
-    .about = "Each checkpoint in DIR (default `checkpoints`), unfinished, refused and half-deleted "
-             "ones, too: its size, and of a good one the part of weights and of the optimizer's "
-             "state.",
+    .about = "Lists each checkpoint in DIR (default `checkpoints`), unfinished, refused and "
+             "half-deleted ones, too. It prints the size, and of a good one the part of weights "
+             "and of the optimizer's state.",
     .examples = "  tern ckpt du run1/checkpoints\n",
     .opts = du_opts,
     .run = du_run,
@@ -249,7 +249,7 @@ static void tell(void *ctx, const char *path, enum tern_ckpt_state state)
     f->checkpoints += state == TERN_CKPT_GOOD;
     f->left_over += state != TERN_CKPT_GOOD;
     printf("%10s  %s\n", tern_str_bytes(text, sizeof text, bytes), path);
-    fflush(stdout); /* told before it goes */
+    fflush(stdout); /* named before it is removed */
 }
 
 static void print_freed(const struct freed *f)

@@ -10,7 +10,7 @@
  * whose name appears by one rename, after every byte is durable and checked.  There is no pointer
  * file: the newest checkpoint is the highest step whose manifest verifies.  Beside it may lie
  * `step-N.tmp-A` (being written by attempt A), `step-N.bad-K` (refused once, kept for people) and
- * `.trash-...` (being deleted); no reader takes one of these for a checkpoint.
+ * `.trash-...` (being deleted).  No reader takes one of these for a checkpoint.
  *
  * Order of calls, on every rank:
  *
@@ -207,11 +207,11 @@ struct tern_ckpt_save_options {
     struct tern_ckpt_lease *lease;       /* NULL: no fence (tools and tests) */
     /* On rank 0, in the save's thread where there is one: WRITTEN, and then one of the others,
      * after which the save has ended but for the ranks' agreement.  Pruning has its place there.
-     * NULL: not told.  `ctx` is used until tern_ckpt_save_free. */
+     * NULL: no calls.  `ctx` is used until tern_ckpt_save_free. */
     void (*tell)(void *ctx, enum tern_ckpt_word word, const struct tern_ckpt_saved *saved);
     void *ctx; /* of both; used until tern_ckpt_save_free */
     /* `dir` is a folder of each node, and its checkpoint has the shards of that node's ranks
-     * (local.h).  Nothing is told, and the fence is rank 0's. */
+     * (local.h).  Its `tell` is not called, and the fence is rank 0's. */
     bool local;
     int node; /* of a local save: the same on the ranks that share `dir`, and on no others */
     uint64_t kept[TERN_CKPT_KEPT]; /* of a local save: steps in `dir` that stay; 0: none */
@@ -229,14 +229,14 @@ struct tern_ckpt_saved {
 
 /* Publish `o->dir`/step-%08d.  Collective.
  *
- * Each rank streams its owned slices to its shard, digests them on the way, makes them durable,
- * and checks their size; rank 0 collects the table, checks that the slices of every
- * array tile it exactly, writes the manifest, checks the lease, renames, and makes the rename
- * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
- * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
+ * Each rank streams its owned slices to its shard, digests them on the way, makes them durable, and
+ * checks their size.  Rank 0 collects the table and checks that the slices of every array tile it
+ * exactly.  Then it writes the manifest, checks the lease, renames, and makes the rename durable.
+ * A failure on any rank fails all: nothing appears, and the temporary folder is removed.  Every
+ * rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
  * already is an error.  When ranks lose each other after the rename, all get an error although the
- * checkpoint stands: it is whole, and the next attempt finds it.
- * *ret_saved (may be NULL) is set on every rank. */
+ * checkpoint is there.  It is whole, and the next attempt finds it.  *ret_saved (may be NULL) is
+ * set on every rank. */
 int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_saved *ret_saved,
                    struct tern_err *err);
 
@@ -282,8 +282,8 @@ bool tern_ckpt_save_is_ready(const struct tern_ckpt_saving *s);
  * and *ret_saved (may be NULL) is set; -1: the save has failed, on all ranks. */
 int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_saved,
                            struct tern_err *err);
-/* Collective.  A local save that has failed on all ranks, and is not freed, begins anew in `dir`,
- * a folder of all ranks, with the bytes that it began with.  -1: it is to be freed. */
+/* Collective.  A local save that has failed on all ranks, and is not freed, begins anew in `dir`, a
+ * folder of all ranks.  It has the bytes that it began with.  -1: it is to be freed. */
 int tern_ckpt_save_redirect(struct tern_ckpt_saving *s, const char *dir, struct tern_err *err);
 /* Not collective; NULL will do.  A save that is not published is given up: waits until this rank's
  * thread has noticed, and removes the temporary folder (rank 0). */
@@ -333,9 +333,10 @@ int tern_ckpt_may_begin(const char *dir, struct tern_err *err);
 /* Is what a user typed "DIR/latest" or "DIR/best", and no file or folder of that name?  It stands
  * for a checkpoint in DIR then, which may be another one later. */
 bool tern_ckpt_is_word(const char *typed);
-/* Resolve what a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": that of the best
- * evaluation of evaluate.stop's held-out set, else of the first one, or the newest before that, as
- * the newest checkpoint knows it.  Any other path stays as it is.  *path is malloc'ed. */
+/* Resolve what a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best".  The best one is
+ * that of the best evaluation of evaluate.stop's held-out set, else of the first set.  It is the
+ * newest before that where there is none, as the newest checkpoint knows it.  Any other path stays
+ * as it is.  *path is malloc'ed. */
 int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err);
 
 /* ------------------------------------------------------------------ load */
@@ -418,8 +419,8 @@ bool tern_ckpt_find(const struct tern_ckpt *c, const char *name, struct tern_ckp
 /* `start .. start + shape` of array `name` as `type`, assembled from whatever shards hold it.
  * `to` has prod(shape) elements, C-contiguous; its content is undefined on error.  `start` and
  * `shape` NULL: the whole array.  The first time a slice on disk is touched through this handle it
- * is read whole and its SHA-256 compared, so that no byte is used unverified; a mismatch names the
- * file and the array. */
+ * is read whole and its SHA-256 compared.  So no byte is used unverified; a mismatch names the file
+ * and the array. */
 int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err);
 
@@ -440,8 +441,8 @@ int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);
 /* ------------------------------------------------------------------ safetensors */
 
 /* The beginning of a safetensors file that holds `arrays` [n] whole, one after the other in this
- * order: eight bytes of length and the JSON header, padded so that the data begins at a multiple of
- * eight.  *head is malloc'ed; *len its bytes, *data_bytes those that must follow. */
+ * order.  It is eight bytes of length and the JSON header, padded so that the data begins at a
+ * multiple of eight.  *head is malloc'ed; *len its bytes, *data_bytes those that must follow. */
 int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, char **head,
                                size_t *len, uint64_t *data_bytes, struct tern_err *err);
 
@@ -461,7 +462,7 @@ struct tern_ckpt_prune_how {
     bool later;                        /* what goes is renamed alone, for tern_ckpt_empty_trash */
     const volatile sig_atomic_t *stop; /* not 0: nothing more is removed (Ctrl-C); NULL: never */
     /* Each that goes, before it does, and what it is: GOOD, TEMP (a writer died), or BROKEN (half
-     * deleted); NULL: not told. */
+     * deleted); NULL: no calls. */
     void (*each)(void *ctx, const char *path, enum tern_ckpt_state state);
     void *ctx;
 };
@@ -470,17 +471,17 @@ struct tern_ckpt_prune_how {
  * If the folder cannot be read: yes. */
 bool tern_ckpt_is_linked(const char *path);
 
-/* Deletes the good checkpoints that `how` does not keep and no link names, old trash, and, with a
- * lease, the temporary folders of its attempt and of those before: no save of the attempt may be
- * writing. Broken and bad ones are kept for people.  Deletion renames first, so that a half-deleted
- * checkpoint has no checkpoint's name.  The lease is checked and renewed before each of them.  One
- * that cannot be removed holds up no other: the first error is returned in the end.  *removed (may
- * be NULL): checkpoints, also on an error. */
+/* Deletes the good checkpoints that `how` does not keep and no link names, and old trash. With a
+ * lease it deletes the temporary folders of its attempt and of those before, too: no save of the
+ * attempt may be writing. Broken and bad ones are kept for people.  Deletion renames first, so that
+ * a half-deleted checkpoint has no checkpoint's name.  The lease is checked and renewed before each
+ * of them.  One that cannot be removed holds up no other: the first error is returned in the end.
+ * *removed (may be NULL): checkpoints, also on an error. */
 int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
                     struct tern_err *err);
 /* Deletes the trash in `dir`, which takes long and needs no lease: a run may begin there meanwhile.
  * What a kill leaves goes with the next one.  A signal sets *stop, and ends it; one that came
- * before does not: what was told is to go. */
+ * before does not, since the user knows what goes. */
 int tern_ckpt_empty_trash(const char *dir, volatile sig_atomic_t *stop, struct tern_err *err);
 
 #endif

@@ -58,9 +58,9 @@ static enum tern_ckpt_change by_digests(const struct tern_ckpt_table_entry *x,
 
 /* ------------------------------------------------------------------ by values */
 
-/* A sum of squares whose squares neither overflow nor vanish: large and small ones are scaled by
- * powers of two and added up apart (Blue, A Portable Fortran Program to Find the Euclidean Norm of
- * a Vector, 1978). */
+/* A sum of squares whose squares neither overflow nor vanish. Large and small ones are scaled by
+ * powers of two and added up apart. (Blue, A Portable Fortran Program to Find the Euclidean Norm of
+ * a Vector, 1978.) */
 static void add_square(struct squares *s, double x)
 {
     const double of = fabs(x);

@@ -1,8 +1,8 @@
 /* What differs between two checkpoints, array by array.
  *
- * Without `values` nothing is read but what opening has read: names, types, shapes, and the digests
- * of slices, which tell where both sides are cut alike.  With it every byte is read, a few MiB at a
- * time, and how far values lie apart is computed in double. */
+ * Without `values` nothing is read but names, types, shapes, and the digests of slices, which
+ * opening has read.  The digests tell where both sides are cut alike.  With it every byte is read,
+ * a few MiB at a time, and how far values lie apart is computed in double. */
 #ifndef TERN_CKPT_DIFF_H
 #define TERN_CKPT_DIFF_H
 
@@ -23,10 +23,11 @@ struct tern_ckpt_diff_row {
     const char *name; /* without the prefix */
     enum tern_ckpt_change change;
     struct tern_ckpt_info a, b; /* of the sides that have it */
-    /* With `values`, of CHANGED and SAME ones: elements, and those that differ: other bits, so that
-     * -0.0 differs from 0.0; of two types another value or sign.  Of numbers the largest |a - b|,
-     * sqrt(sum (a - b)^2) and sqrt(sum a^2).  NaN lies at no distance from NaN, and infinitely far
-     * from a number.  Of a type that tern does not know, elements are bytes, at no distance. */
+    /* With `values`, of CHANGED and SAME ones: elements, and those that differ.  They differ in
+     * bits, so that -0.0 differs from 0.0; of two types in value or sign.  Of numbers the largest
+     * |a - b|, sqrt(sum (a - b)^2) and sqrt(sum a^2).  NaN lies at no distance from NaN, and
+     * infinitely far from a number.  Of a type that tern does not know, elements are bytes, at no
+     * distance. */
     bool compared;
     uint64_t elements, changed;
     double largest, distance, norm;

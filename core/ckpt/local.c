@@ -209,8 +209,8 @@ struct search {
     char unread[500]; /* why a file cannot be read now; "": each can */
 };
 
-/* A file on this node: it is not there or damaged, or has its digest, or cannot be read for a
- * reason that may pass: it may be whole. */
+/* The state of a file on this node: it is not there or damaged, or has its digest. Or it cannot be
+ * read for a reason that may pass, and may be whole. */
 enum { ABSENT, WHOLE, UNREAD };
 
 /* What a node proposes: the newest checkpoint whose manifest it has. */

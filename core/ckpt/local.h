@@ -9,8 +9,8 @@
  *             flushed                             it was published in the folder of all ranks
  *
  * A local checkpoint is complete when the nodes of all ranks have all its files.  Unless a node has
- * copies of another's (stream.h), losing one node loses the newest local checkpoint, and the folder
- * of all ranks has an older one.
+ * copies of another's (stream.h), losing one node loses the newest local checkpoint.  The folder of
+ * all ranks has an older one.
  *
  *     tern_ckpt_save_begin           with `local`: saved on the nodes
  *     tern_ckpt_flush_begin, _is_ready, _advance, _free    brought to the folder of all ranks
@@ -68,8 +68,8 @@ struct tern_ckpt_flush_options {
     void *ctx;
 };
 
-/* Collective.  A save under way, with the stages of one: each rank copies its files and compares
- * each byte with its digest, and rank 0 publishes them with the manifest of the nodes' copy.  With
+/* Collective.  A save under way, with the stages of one.  Each rank copies its files and compares
+ * each byte with its digest; rank 0 publishes them with the manifest of the nodes' copy.  With
  * `background` in threads; else each advance does its stage's work.  What `o` points to may be
  * freed on return, other than the lease and the contexts. */
 int tern_ckpt_flush_begin(const struct tern_ckpt_flush_options *o, bool background,
@@ -81,8 +81,8 @@ struct tern_ckpt_local_options {
     const char *dir; /* the node's folder of the run */
     int node;        /* the same on the ranks that share `dir` */
     const struct tern_ckpt_peers *peers;
-    /* On the first rank of each node: 1: the run may go on from `c`; 0: it is older than others
-     * that are at hand, and not wanted; -1 with `err`: the reason, for people. */
+    /* On the first rank of each node. 1: the run may go on from `c`. 0: it is older than others
+     * that are at hand, and not wanted. -1 with `err`: the reason, for people. */
     int (*may_take)(void *ctx, const struct tern_ckpt *c, struct tern_err *err);
     void *ctx;
 };
@@ -96,9 +96,10 @@ struct tern_ckpt_local {
 };
 
 /* The newest local checkpoint that is complete on the nodes of these ranks.  Collective: the ranks
- * of a node share the work of verifying every byte there.  1: found; 0: none, and rank 0 has logged
- * why each newer one is passed over; -1, on all ranks: one cannot be read now (TERN_TEMPFAIL), or
- * ranks have lost each other.  *ret_found is set when found. */
+ * of a node share the work of verifying every byte there.  Collective: the ranks of a node share
+ * the work of verifying every byte there.  1: found; 0: none, and rank 0 has logged why each newer
+ * one is passed over.  -1, on all ranks: one cannot be read now (TERN_TEMPFAIL), or ranks have lost
+ * each other.  *ret_found is set when found. */
 int tern_ckpt_local_find(const struct tern_ckpt_local_options *o, struct tern_ckpt_local *ret_found,
                          struct tern_err *err);
 

@@ -9,10 +9,10 @@
  *                 {"shard":0,"offset":4264,"start":[0,0],"shape":[2048,64],"sha256":"..."}]}}
  *     ,"digest":"<64 hex digits>"}
  *
- * The digest is the SHA-256 of every byte before the last line break, so that
- * `head -n -1 manifest.json | head -c -1 | sha256sum` agrees with it.  Every byte of a shard is
- * covered by the digest of its header or of a slice.  Do not rename a key; a version is a whole
- * number that a reader refuses when it is higher than its own.
+ * The digest is the SHA-256 of every byte before the last line break.  So `head -n -1 manifest.json
+ * | head -c -1 | sha256sum` agrees with it.  Every byte of a shard is covered by the digest of its
+ * header or of a slice.  Do not rename a key; a version is a whole number that a reader refuses
+ * when it is higher than its own.
  */
 #ifndef TERN_CKPT_MANIFEST_H
 #define TERN_CKPT_MANIFEST_H

@@ -247,7 +247,7 @@ int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsi
         tern_ckpt_names_read(dir, &names, &n, err) < 0)
         return -1;
     rc = choose(dir, names, n, how, err);
-    if (rc == 0) /* before there is more of it, which is told by its name */
+    if (rc == 0) /* before there is more trash; `each` reports it by its name */
         rc = empty_trash(dir, how, &all);
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct tern_ckpt_name *m = &names[i];

@@ -134,7 +134,7 @@ static void tell(const struct tern_ckpt_saving *s, enum tern_ckpt_word word)
 {
     struct tern_ckpt_saved saved;
 
-    if (!s->o.tell || s->o.local) /* told is what all nodes can read */
+    if (!s->o.tell || s->o.local) /* only of checkpoints that all nodes can read */
         return;
     tern_ckpt_save_fill(s, s->digest, s->whole, &saved);
     s->o.tell(s->o.ctx, word, &saved);

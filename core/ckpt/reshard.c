@@ -189,7 +189,7 @@ static unsigned threads_for(const struct tern_ckpt_reshard *r)
     return n ? n : 1;
 }
 
-/* The first failure is the one that is told. */
+/* The first failure is the one that is reported. */
 static void fail(struct deal *d, const struct tern_err *err)
 {
     if (!atomic_exchange(&d->halt, true))
@@ -375,8 +375,9 @@ static int publish(struct deal *d, struct tern_err *err)
     return tern_ckpt_save_publish(s, err);
 }
 
-/* The folder of the new checkpoint: of no run, whose retention would take the work for a rest; and
- * of this process alone, as far as its file system knows locks.  *ret_fd holds the lock. */
+/* The folder of the new checkpoint belongs to no run, whose retention would take the work for
+ * leftovers.  It belongs to this process alone, as far as its file system knows locks.  *ret_fd
+ * holds the lock. */
 static int own_folder(const char *dir, int *ret_fd, struct tern_err *err)
 {
     unsigned attempt = 0;

@@ -1,7 +1,7 @@
 /* A checkpoint dealt to another number of files, without a run.
  *
  * Any layout of ranks loads either: what changes is how many files there are and how large.  The
- * arrays are laid end to end, in their order, and cut into parts of nearly the same size; a cut
+ * arrays are laid end to end, in their order, and cut into parts of nearly the same size.  A cut
  * falls between two elements of an array's first dimension. */
 #ifndef TERN_CKPT_RESHARD_H
 #define TERN_CKPT_RESHARD_H
@@ -18,10 +18,11 @@ struct tern_ckpt_reshard {
 };
 
 /* The same arrays, meta and small files as those of `path`, a checkpoint of tern's.  The new one is
- * read back, and every slice of the old one compared with its digest, before it appears by one
- * rename, whole or not at all.  Each thread has 8 MiB of weights in memory, or its longest row, and
- * the table of `path`.  TERN_USAGE where `dir` is a run's folder, or an array has rows above 1 GiB;
- * an error where `dir` has that step already.  Bytes are counted twice (core/base/progress.h). */
+ * read back, and every slice of the old one compared with its digest, before it appears.  It
+ * appears by one rename, whole or not at all.  Each thread has 8 MiB of weights in memory, or its
+ * longest row, and the table of `path`.  TERN_USAGE where `dir` is a run's folder, or an array has
+ * rows above 1 GiB; an error where `dir` has that step already.  Bytes are counted twice
+ * (core/base/progress.h). */
 int tern_ckpt_reshard(const char *path, const struct tern_ckpt_reshard *r,
                       struct tern_ckpt_saved *ret_saved, struct tern_err *err);
 

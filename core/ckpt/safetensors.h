@@ -19,9 +19,9 @@ struct tern_ckpt_st_header {
     uint64_t file_size; /* the data ends here, exactly */
 };
 
-/* The header of the open file `fd`, checked as the format's reference implementation does: known
- * types, offsets that agree with the shapes, no hole, no overlap, nothing after the end.  `path`
- * stands in messages. */
+/* The header of the open file `fd`, checked as the format's reference implementation does.  Types
+ * are known and offsets agree with the shapes; there is no hole, no overlap, and nothing after the
+ * end.  `path` stands in messages. */
 int tern_ckpt_st_header_read(int fd, const char *path, struct tern_ckpt_st_header *h,
                              struct tern_err *err);
 /* The same from bytes at hand (the length word included), for a file of `file_size` bytes. */

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 /* The kernel gives a thread of nice 10 a tenth of a core on which another computes (weights 110 and
- * 1024, sched(7)): a step, which waits for its slowest thread, takes a tenth longer, and a save
- * ends. */
+ * 1024, sched(7)). A step, which waits for its slowest thread, then takes a tenth longer, and a
+ * save ends. */
 enum { WRITER_NICE = 10 };
 
 /* Exchange results.  After a failure `err` is, on every rank, that of the first rank that failed.

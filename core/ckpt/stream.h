@@ -6,7 +6,7 @@
  *     tern_ckpt_stream_write(s, data, n, &err) ...     in order, and all of it
  *     tern_ckpt_stream_end(s, &err)
  *
- * A file that is written has its name when its bytes are whole and durable; behind the last byte
+ * A file that is written has its name when its bytes are whole and durable.  Behind the last byte
  * all names are durable, and files without any byte are there.  Nothing is verified: that is done
  * when a local checkpoint is looked for (local.h).  A stream belongs to one thread at a time.
  */

@@ -289,7 +289,7 @@ static int run_check(int n, char **args, struct tern_err *err)
     "vCPU quota. `tern help checks` has the rules. An instance type that is not in the catalogue " \
     "is a warning. Files that end in .json are HyperPod's: cluster-config.json, "                  \
     "provisioning_parameters.json, and the file system as `aws fsx describe-file-systems` prints " \
-    "it; their groups, counts, scripts, partitions and ids must agree. Exit status 2 when there "  \
+    "it. Their groups, counts, scripts, partitions and ids must agree. Exit status 2 when there "  \
     "is an error; warnings alone are no failure."
 
 const struct tern_cmd check_cmd = {

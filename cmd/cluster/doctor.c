@@ -222,17 +222,15 @@ static int run(int n, char **args, struct tern_err *err)
 const struct tern_cmd doctor_cmd = {
     .name = "doctor",
     .summary = "is tern installed right on every idle node? each finding with its remedy",
-    .about =
-        "Runs one short job on the idle nodes of each partition (inside a job: one step on its "
-        "nodes) and looks on each node and on this machine at: the plugin (its line in "
-        "plugstack.conf, its build, the Slurm it is for), tern's programs, Slurm's releases, "
-        "libfabric's provider, PMIx, shared storage (seen by all, link(2) and O_EXCL won by one, "
-        "locks), the clock, limits, BLAS, TmpFS, site settings; and at settings of Slurm that "
-        "matter "
-        "when a node dies. Nodes that are busy or down are named and not checked.\n\n"
-        "Exit status: 0 when all nodes (inside a job: its own) answered and nothing is an error, "
-        "warnings are none; 1 an error; 4 no error, but nodes that are busy or down were not "
-        "checked.",
+    .about = "Runs one short job on the idle nodes of each partition (inside a job: one step on "
+             "its nodes). On each node and on this machine it checks the plugin (its line in "
+             "plugstack.conf, its build, the Slurm it is for) and tern's programs. It checks "
+             "Slurm's releases, libfabric's provider, PMIx, and shared storage (seen by all, "
+             "link(2) and O_EXCL won by one, locks). It checks the clock, limits, BLAS, TmpFS, and "
+             "site settings. At last it checks settings of Slurm that matter when a node dies. "
+             "Nodes that are busy or down are named and not checked.\n\nExit status 0: all nodes "
+             "(inside a job: its own) answered and nothing is an error; warnings are none. 1: an "
+             "error. 4: no error, but nodes that are busy or down were not checked.",
     .examples = "  tern cluster doctor\n"
                 "  tern cluster doctor -w trn1-[1-4] --ledger /fsx/ledger --json\n"
                 "  tern cluster exec trn1-4 -- tern cluster doctor\n",

@@ -264,15 +264,15 @@ static const struct tern_cmd up_cmd = {
     .name = "up",
     .args = "LAYOUT",
     .summary = "run a layout as a real Slurm on this machine",
-    .about = "Starts munged, slurmctld and one slurmd for each node, and returns when every node "
-             "is idle. Dynamic nodes (up to MaxCount) are off until a job wants them, and are "
-             "switched off again when they were idle for ScaledownIdletime (virtual.idle_s of "
-             "cluster.tern.yaml). Nodes see this machine's programs and files. Each node has its "
-             "own /tmp, "
-             "/run, /dev and /dev/shm. The cluster has its own /etc/slurm (/run/slurm/conf if this "
-             "machine has no /etc/slurm) and the layout's SharedStorage. All nodes see the current "
-             "folder and HOME, even under /tmp. Nodes reach each other and nothing else. An "
-             "ordinary user needs only the right to use the kernel's user namespaces.",
+    .about =
+        "Starts munged, slurmctld and one slurmd for each node, and returns when every node "
+        "is idle. Dynamic nodes (up to MaxCount) are off until a job wants them. They are switched "
+        "off again when they were idle for ScaledownIdletime (virtual.idle_s of "
+        "cluster.tern.yaml). Nodes see this machine's programs and files. Each node has its own "
+        "/tmp, /run, /dev and /dev/shm. The cluster has its own /etc/slurm (/run/slurm/conf if "
+        "this machine has no /etc/slurm) and the layout's SharedStorage. All nodes see the current "
+        "folder and HOME, even under /tmp. Nodes reach each other and nothing else. An ordinary "
+        "user needs only the right to use the kernel's user namespaces.",
     .examples = "  tern cluster up cluster-templates/trn1-4/cluster.yaml\n"
                 "  tern cluster exec trn1-4 -- srun -N4 hostname\n",
     .opts = up_opts,

@@ -18,8 +18,8 @@ static const struct tern_opt plan_opts[] = {
 
 enum { COLUMNS = 80 };
 
-/* Where a line may go on in the next: the last blank before an option within `room` columns, else
- * the last blank there, else the first one of all; never inside quotes. */
+/* Where a line may go on in the next: the last blank before an option within `room` columns. Else
+ * it is the last blank there, else the first one of all; never inside quotes. */
 static size_t find_break(const char *s, size_t room)
 {
     size_t at = 0, option = 0;
@@ -145,11 +145,11 @@ const struct tern_cmd plan_cmd = {
     .name = "plan",
     .args = "LAYOUT",
     .summary = "print the commands that make and remove a layout's cluster on AWS, and their cost",
-    .about =
-        "Prints commands of `aws` and `pcluster` in the order in which create.sh and delete.sh of "
-        "`tern cluster render` run them, what is paid for by the hour from each on, and what still "
-        "costs after the last one. tern runs none of them. Prices are EC2's on demand, of the "
-        "catalogue; storage, traffic and HyperPod's instances have none here, and are named.",
+    .about = "Prints commands of `aws` and `pcluster` in the order in which create.sh and "
+             "delete.sh of `tern cluster render` run them. It says which resources cost by the "
+             "hour from each command on, and which still cost after the last one. tern runs none "
+             "of them. Prices are EC2's on demand, of the catalogue; storage, traffic and "
+             "HyperPod's instances have none here, and are named.",
     .examples = "  tern cluster plan cluster.yaml --to cfn\n"
                 "  tern cluster plan cluster.yaml --to pcluster --vars outputs.json\n",
     .opts = plan_opts,

@@ -1,5 +1,5 @@
-/* tern cluster smoke: two training steps on every node, by the parts of a real run: sbatch, tern
- * run with its checks, srun, the trainer, a checkpoint, the ledger. */
+/* tern cluster smoke: two training steps on every node, by the parts of a real run. These are
+ * sbatch, tern run with its checks, srun, the trainer, a checkpoint, the ledger. */
 #include "cmd/cluster/smoke.h"
 
 #include "core/base/clock.h"

@@ -23,12 +23,12 @@ static const char *how, *cluster;
 
 static const struct tern_opt break_opts[] = {
     {"how", 0, TERN_OPT_TEXT, "HOW", "kill", .to.text = &how,
-     .help = "kill: its power is cut; freeze: its processes are stopped; slow: they run a tenth of "
-             "the time; partition: no message reaches it or leaves it, without an error; one-way: "
-             "it sends, and receives nothing; read-only: its /tmp and the shared storage take no "
-             "more writes from it, but to files that are open (and, beside such files, from "
-             "processes whose current folder is there); disk-full: its /tmp is full; "
-             "no-capacity: once off, it cannot be started; spot-reclaim: kill and no-capacity"},
+     .help = "kill: its power is cut. freeze: its processes are stopped. slow: they run a tenth of "
+             "the time. partition: no message reaches it or leaves it, without an error. one-way: "
+             "it sends, and receives nothing. read-only: its /tmp and the shared storage take no "
+             "more writes from it, but to files that are open. A process whose current folder is "
+             "there may still write beside such files. disk-full: its /tmp is full. no-capacity: "
+             "once off, it cannot be started. spot-reclaim: kill and no-capacity"},
     OPT_CLUSTER,
     {0},
 };
@@ -118,7 +118,7 @@ static const struct tern_opt node_opts[] = {
     {"power", 0, TERN_OPT_TEXT, "on|off", .to.text = &power,
      .help = "off: a power cut without notice; on: it boots again"},
     {"for-slurm", 0, TERN_OPT_FLAG, .to.flag = &for_slurm,
-     .help = "as Slurm's ResumeProgram and SuspendProgram, in the cluster around this process: a "
+     .help = "as Slurm's ResumeProgram and SuspendProgram, in the cluster around this process. A "
              "node that cannot be had is set down with the reason, and asked for again later"},
     OPT_CLUSTER,
     {0},
@@ -190,7 +190,7 @@ static void tell_slurm(const char *node, bool lost, const struct tern_err *why)
     free(reason);
 }
 
-/* All of them, whatever befalls one; the first error is told in the end. */
+/* All nodes, also after one has failed; the first error is reported in the end. */
 static int power_all(const char *name, char **hosts, size_t n_hosts, bool on, struct tern_err *err)
 {
     struct tern_err first = {0};

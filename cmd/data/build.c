@@ -165,7 +165,7 @@ static int build(const struct data_build *b, const struct data_step *step, struc
     struct data_sums *s = merged.n_paths ? &merged : &sums;
     if (rc == 0 && (s->docs || part)) {
         if (b->records)
-            s->empty = 0; /* records left out are told apart */
+            s->empty = 0; /* records left out are counted apart */
         data_report(out, s, (double)(tern_clock_boot_ns() - start_ns) / 1e9);
         for (size_t i = 0; i < s->n_paths; i++)
             data_log_path(s->paths[i], &s->path[i].counts);
@@ -333,29 +333,27 @@ const struct tern_cmd data_build = {
     .name = "build",
     .args = "FILE...",
     .summary = "tokenise text into a token set (.tds)",
-    .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
-             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input, "
-             "or a folder. That means its JSONL files (by their names); where it has none, its "
-             "Arrow files, as `datasets` saves them; else .txt, .md and others of prose and files "
-             "without a suffix: in the order of their paths' bytes, and those of `datasets` in "
-             "the order of its rows. With a --format, files with unknown suffixes are taken, too. "
-             "Hidden files, README and the like are left out; the log names them. "
-             "Text is UTF-8; byte order marks at its beginning, and at that of lines as joined "
-             "files have them, are left out. Tokenizers are "
-             "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
-             "tokenizer.json; ids are those of the library that each belongs to. Special tokens "
-             "are never found in text.\n\n"
-             "With a --template each line, or row of an Arrow file, is a record, which becomes the "
-             "text of the template; its "
-             "answers are what is learnt (tern data template -h). --bos is then for tokenizers "
-             "that put BOS before a prompt, as Llama's do; chats have it by their templates. What "
-             "--longer cut leaves ends with an EOS that is no target.\n\n"
-             "Several processes may build one set, which is the same as from one. The tasks of an "
-             "srun share the work by way of the folder SET.parts, on a file system that all see; "
-             "what a lost task had begun is done again by another. Elsewhere each builds a --part, "
-             "and tern data merge puts them together. Files of lines that are not compressed are "
-             "cut inside, others are taken whole; standard input cannot be shared. A build in "
-             "parts takes the set's space twice.",
+    .about =
+        "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
+        "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input, "
+        "or a folder. That means its JSONL files (by their names); where it has none, its Arrow "
+        "files, as `datasets` saves them. Else it means .txt, .md and others of prose and files "
+        "without a suffix. They are read in the order of their paths' bytes, and those of "
+        "`datasets` in the order of its rows. With a --format, files with unknown suffixes are "
+        "taken, too. Hidden files, README and the like are left out; the log names them. Text is "
+        "UTF-8; byte order marks at its beginning, and at that of lines as joined files have them, "
+        "are left out. Tokenizers are SentencePiece BPE models, tiktoken files (Llama 3's "
+        "tokenizer.model) and tokenizer.json; ids are those of the library that each belongs to. "
+        "Special tokens are never found in text.\n\nWith a --template each line, or row of an "
+        "Arrow file, is a record, which becomes the text of the template. Its answers are the part "
+        "that is learnt (tern data template -h). --bos is then for tokenizers that put BOS before "
+        "a prompt, as Llama's do; chats have it by their templates. What --longer cut leaves ends "
+        "with an EOS that is no target.\n\nSeveral processes may build one set, which is the same "
+        "as from one. The tasks of an srun share the work by way of the folder SET.parts, on a "
+        "file system that all see. Work that a lost task had begun is done again by another. "
+        "Elsewhere each builds a --part, and tern data merge puts them together. Files of lines "
+        "that are not compressed are cut inside, others are taken whole; standard input cannot be "
+        "shared. A build in parts takes the set's space twice.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt\n"
                 "tern data build -t model/ --template dolly --bos -o dolly.tds dolly.jsonl\n"

@@ -29,7 +29,7 @@ struct data_text_opts {
          .to.text = &(o).format,                                                                   \
          .help =                                                                                   \
              "jsonl, s2orc (papers of Semantic Scholar), wikicorpus (articles from <doc ...> "     \
-             "to </doc>; entities stay as they are), text, or auto: by the name and the "          \
+             "to </doc>; entities stay as they are), text, or auto. auto: by the name and the "    \
              "first line, Arrow files of `datasets` by their first bytes. .gz, .zst, .bz2 and "    \
              ".xz are seen through"},                                                              \
         {"encoding",                                                                               \

@@ -306,19 +306,17 @@ const struct tern_cmd data_export = {
     .name = "export",
     .args = "SET|RECIPE",
     .summary = "write a set or a run's samples for other trainers",
-    .about =
-        "--to datasets: row r has the tokens r x L to r x L + L - 1 of the set, in the columns "
-        "input_ids, attention_mask and labels. Each token is in exactly one row. These are the "
-        "targets of row r of a run, the text that `tern data sample --text` prints. labels are "
-        "the ids: trainers such as run_llama_nxd.py, Optimum Neuron and run_clm shift them "
-        "themselves, so that the first token of a row is no target. A token that the set's mask "
-        "leaves out has the label -100. The last row is filled up with EOS; there attention_mask "
-        "is 0 and labels are -100. With a recipe (.yaml) the rows are the run's samples, mixed "
-        "and in its order: train on them without shuffling.\n\n"
-        "--to megatron: DIR/tokens.bin and DIR/tokens.idx, which Megatron-LM and NeMo open as "
-        "DIR/tokens. Documents end with EOS. Ids are u16 where the vocabulary is below 65,500, "
-        "else i32.\n\n"
-        "DIR appears whole or not at all.",
+    .about = "With --to datasets, row r has the tokens r x L to r x L + L - 1 of the set. Its "
+             "columns are input_ids, attention_mask and labels. Each token is in exactly one row. "
+             "These are the targets of row r of a run, the text that `tern data sample --text` "
+             "prints. The labels are the ids. Trainers such as run_llama_nxd.py, Optimum Neuron "
+             "and run_clm shift them themselves, so that the first token of a row is no target. A "
+             "token that the set's mask leaves out has the label -100. The last row is filled up "
+             "with EOS; there attention_mask is 0 and labels are -100. With a recipe (.yaml) the "
+             "rows are the run's samples, mixed and in its order: train on them without "
+             "shuffling.\n\n--to megatron: DIR/tokens.bin and DIR/tokens.idx, which Megatron-LM "
+             "and NeMo open as DIR/tokens. Documents end with EOS. Ids are u16 where the "
+             "vocabulary is below 65,500, else i32.\n\nDIR appears whole or not at all.",
     .examples = "tern data export pubmed.tds --to datasets -L 4096 -o pubmed-4096\n"
                 "tern data export run.yaml --samples 0-99999 -o mixed\n"
                 "tern data export pubmed.tds --to megatron -o pubmed-megatron",

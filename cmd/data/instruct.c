@@ -171,11 +171,10 @@ const struct tern_cmd data_template = {
         "messages. `system` and `user` have {content}, the message; {system} in `user` puts the "
         "system's message inside the user's. `trim: true` takes off white space at both ends of "
         "messages. `answer` has {content}, too; every answer is learnt. Records have messages "
-        "(role "
-        "and content: perhaps one of system, then user and assistant in turns) or conversations "
-        "(from and value: human and gpt), or a prompt and its answer.\n\n"
-        "{bos} and {eos} are the tokenizer's; `specials` lists other special tokens. A brace is "
-        "doubled: {{. What a record says is text: special tokens come from the template alone.",
+        "(role and content: perhaps one of system, then user and assistant in turns). Or they have "
+        "conversations (from and value: human and gpt), or a prompt and its answer.\n\n{bos} and "
+        "{eos} are the tokenizer's; `specials` lists other special tokens. A brace is doubled: {{. "
+        "What a record says is text: special tokens come from the template alone.",
     .examples = "tern data template llama3-chat >own.yaml\n"
                 "tern data build -t model/ --template own.yaml -o train.tds train.jsonl",
     .args_min = 0,

@@ -138,7 +138,7 @@ void data_folder_release(struct data_folder *f)
 
 /* ---- lost processes ---- */
 
-/* The time by the file system's clock; 0 where it cannot be told. */
+/* The time by the file system's clock; 0 where it is not known. */
 static time_t folder_time(const struct data_folder *f)
 {
     struct tern_fs_new probe = {.fd = -1};

@@ -34,7 +34,7 @@ struct tern_data_set;
 
 /* Checks the header, its table and the file's size, not the contents: opening is cheap however
  * large the set.  Contents are read with pread(2), so that a file that shrinks or a disk that fails
- * is an error and not a SIGBUS; ids and places are checked as they are read.  A set at s3:// or
+ * is an error and not a SIGBUS.  Ids and places are checked as they are read.  A set at s3:// or
  * https:// is read by ranges, through a cache (core/store/reader.h), and every block of it is
  * compared with its digest. */
 struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err);
@@ -91,15 +91,15 @@ uint64_t tern_data_set_rows(const struct tern_data_set *s, uint32_t seq_len);
 int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
                       uint8_t *mask, struct tern_err *err);
 
-/* Where the documents of row r begin, for attention that stays inside them: position j belongs to
- * the document that begins at position starts[j] <= j of the row, and is position j - starts[j] of
- * it.  Known from the set's list of documents, of which a few places are read.
+/* Where the documents of row r begin, for attention that stays inside them.  Position j belongs to
+ * the document that begins at position starts[j] <= j of the row, and is its position j -
+ * starts[j].  Known from the set's list of documents, of which a few places are read.
  *
- * A document begins where no token of the one before helps to predict its first token: with the EOS
- * in front of it (which the document before does not attend to) or, in a set built with BOS, with
- * its BOS.  So a document that is not cut has the same loss in every row.  A row that begins in the
- * middle of a document begins a new one; each EOS that fills up the last row is one of its own.
- * starts [seq_len]. */
+ * A document begins where no token of the one before helps to predict its first token.  It begins
+ * with the EOS in front of it (which the document before does not attend to).  In a set built with
+ * BOS it begins with its BOS.  So a document that is not cut has the same loss in every row.  A row
+ * that begins in the middle of a document begins a new one.  Each EOS that fills up the last row is
+ * one of its own. starts [seq_len]. */
 int tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, uint64_t r,
                          int32_t *starts, struct tern_err *err);
 
@@ -144,10 +144,10 @@ struct tern_data_pack_counts tern_data_pack_counts(const struct tern_data_pack *
 uint32_t tern_data_pack_filled(const struct tern_data_pack *p, uint64_t r);
 
 /* Row r, as tern_data_set_row.  In best-fit and padded a row begins with a document, whose input 0
- * is an EOS or, in a set with BOS, its BOS; or with a piece of a cut document, behind the token
- * before it.  Other documents follow an EOS.  What is left is EOS with mask 0.  Every token that is
- * not dropped is a target once, but a BOS never, so that a document has the same targets in every
- * row.  starts [seq_len] as tern_data_set_starts, or NULL. */
+ * is an EOS or, in a set with BOS, its BOS.  Or it begins with a piece of a cut document, behind
+ * the token before it.  Other documents follow an EOS.  What is left is EOS with mask 0.  Every
+ * token that is not dropped is a target once, but a BOS never, so that a document has the same
+ * targets in every row.  starts [seq_len] as tern_data_set_starts, or NULL. */
 int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *tokens, uint8_t *mask,
                        int32_t *starts, struct tern_err *err);
 

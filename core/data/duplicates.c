@@ -14,9 +14,9 @@
 enum {
     PARTS = 1024,
     SLOTS_MIN = 8, /* of a part in use */
-    /* A part is at most 7/8 full, and grows by a fifth: it is at least 0.729 full from then on, and
-     * 16 bytes / 0.729 are 22 a document.  At 7/8 a search looks at 33 slots on average, which lie
-     * side by side. */
+    /* A part is at most 7/8 full, and grows by a fifth.  It is at least 0.729 full from then on,
+     * and 16 bytes / 0.729 are 22 a document.  At 7/8 a search looks at 33 slots on average, which
+     * lie side by side. */
     FULL = 7,
     OF = 8,
     MAP_BYTES = 1 << 16, /* from here on pages of their own, which go back to the system */

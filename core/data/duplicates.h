@@ -10,7 +10,7 @@
 
 enum { TERN_DATA_DUPLICATES_HASH = 16 }; /* bytes */
 
-/* Takes at most 24 bytes a document, once there are a million; each of its 1,024 parts grows by
+/* Takes at most 24 bytes a document, once there are a million.  Each of its 1,024 parts grows by
  * itself, so that the peak is a thousandth above that.  One thread at a time. */
 struct tern_data_duplicates;
 struct tern_data_duplicates *tern_data_duplicates_new(struct tern_err *err);

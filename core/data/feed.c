@@ -313,7 +313,7 @@ static bool stopped(const struct tern_data_feed *f)
     return f->stop && __atomic_load_n(f->stop, __ATOMIC_RELAXED);
 }
 
-/* Wait for the oldest piece: 1, 0 at the end, -1 when told to stop. */
+/* Wait for the oldest piece: 1, 0 at the end, -1 when the feed is to stop. */
 static int wait_slot(struct tern_data_feed *f, struct tern_err *err)
 {
     enum { LOOK_NS = 100 * 1000 * 1000 };

@@ -4,9 +4,9 @@
  *     4096  tokens   u16 or u32 each; then the other sections, each at a multiple of 8
  *
  * The header's CRC covers the header with its crc field zero.  The digests section has the CRC-32C
- * of every MiB (the last may be shorter) from TERN_TDS_HEAD to where it begins itself, and its own
- * CRC stands in the header: every byte of the file is covered.  A reader skips section types that
- * it does not know.
+ * of every MiB (the last may be shorter) from TERN_TDS_HEAD to where it begins itself.  Its own CRC
+ * is in the header: every byte of the file is covered.  A reader skips section types that it does
+ * not know.
  */
 #ifndef TERN_DATA_FORMAT_H
 #define TERN_DATA_FORMAT_H

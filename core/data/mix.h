@@ -5,7 +5,7 @@
 #include "core/data/data.h"
 
 /* As tern_data_mix_open.  A set that one of `mixes` has open under the same path and for the same
- * `how` is shared with it: that one is freed together with the new one. */
+ * `how` is shared with it.  That one is freed together with the new one. */
 struct tern_data_mix *tern_data_mix_open_beside(struct tern_data_mix *const *mixes, size_t n_mixes,
                                                 const struct tern_data_mix_source *sources,
                                                 size_t n, const struct tern_data_pack_how *how,

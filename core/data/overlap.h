@@ -1,5 +1,5 @@
-/* How much of a held-out set occurs in training sets: its n-grams of ids, as for the 13-grams of
- * GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C).
+/* How much of a held-out set occurs in training sets. It counts n-grams of ids, as for the 13-grams
+ * of GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C).
  *
  * Exact: an n-gram is found by its hash, then compared id by id.  N-grams lie inside a document;
  * BOS and EOS are in none.  The held-out set is in memory with a table of its n-grams: 24 to 44

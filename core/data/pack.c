@@ -232,8 +232,8 @@ static void tell_until(struct row *row, uint32_t end)
         row->starts[row->told] = (int32_t)row->start;
 }
 
-/* Add a piece of `doc`.  Input 0 of the row is what stands before its first target; later a piece
- * follows the EOS before it, and in a set with BOS the token before its first target comes too. */
+/* Add a piece of `doc`.  Input 0 of the row is the token before its first target.  Later a piece
+ * follows the EOS before it.  In a set with BOS the token before its first target comes too. */
 static int add(const struct tern_data_pack *p, struct row *row, const struct tern_data_set_doc *doc,
                struct piece piece, struct tern_err *err)
 {

@@ -15,10 +15,10 @@ struct tern_data_bins {
     uint32_t n, n_bins;
 };
 
-/* Put things of sizes[0 .. n-1], 1 to `room` each (0: not a thing), into bins of size `room`: the
- * largest first (of equal ones the first first), each into the bin with the least room that it fits
- * in (of equal ones the newest).  `n` is below 2^32 - 1.  Time: n, whatever the sizes; memory:
- * 16 n bytes beside `sizes`, of which at most 8 n are kept. */
+/* Put things of sizes[0 .. Put things of sizes[0 ..  n-1], 1 to `room` each (0: not a thing), into
+ * bins of size `room`.  The largest goes first (of equal ones the first), into the bin with the
+ * least room that it fits in (of equal ones the newest).  `n` is below 2^32 - 1.  Time: n, whatever
+ * the sizes; memory: 16 n bytes beside `sizes`, of which at most 8 n are kept. */
 int tern_data_bins_fit(const uint32_t *sizes, uint32_t n, uint32_t room,
                        struct tern_data_bins *ret_bins, struct tern_err *err);
 void tern_data_bins_free(struct tern_data_bins *b);

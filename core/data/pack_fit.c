@@ -1,5 +1,5 @@
-/* Best-fit-decreasing: sizes are sorted by counting; the bin with the least room that is enough is
- * found by a set of the rooms that some bin has. */
+/* Best-fit-decreasing: sizes are sorted by counting. A set of the rooms that some bin has finds the
+ * bin with the least room that is enough. */
 #include "core/data/pack.h"
 
 #include "core/base/str.h"

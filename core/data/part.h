@@ -1,9 +1,9 @@
 /* Parts of a token set: several processes build one set from the same files.
  *
  * The files, one after the other, are cut into shares where documents begin.  A share becomes a
- * part: a token set of its own with a hash of every document, where duplicates are removed, and
- * with a record (JSON) of what it was built from.  Parts in their order, one after the other, are
- * the set.
+ * part: a token set of its own with a hash of every document, where duplicates are removed.  A
+ * record (JSON) says what it was built from.  Parts in their order, one after the other, are the
+ * set.
  *
  *     files   |----a.jsonl----|--b.jsonl.gz--|---------c.jsonl---------|
  *     shares  |   0   |       1              |      2      |     3     |

@@ -60,7 +60,7 @@ int tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, uint64
 {
     const uint64_t first = r * seq_len, all = tern_data_set_n_tokens(s);
     /* Input j is token first + j - 1: the EOS in front of a document stands at its first token's
-     * place as a target, a BOS one place behind that. */
+     * place as a target. A BOS stands one place behind that. */
     const uint32_t shift = tern_data_set_bos(s) >= 0;
 
     if (r >= tern_data_set_rows(s, seq_len))

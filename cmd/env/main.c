@@ -307,8 +307,8 @@ int main(int argc, char **argv)
         {"profile", 'p', TERN_OPT_TEXT, "NAME", .env = "TERN_PROFILE", .to.text = &profile,
          .help = "instead of the one that fits this node"},
         {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain,
-         .help = "every variable: its value, its setter, the reason and the source; in a step "
-                 "of srun also which of its variables do not reach the ranks"},
+         .help = "every variable: its value, its setter, the reason and the source. In a step of "
+                 "srun also which of its variables do not reach the ranks"},
         {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "the same as JSON"},
         {"export0", 0, TERN_OPT_FLAG, .to.flag = &export0,
          .help = "NAME=VALUE of what is to be set, each ended by a NUL"},

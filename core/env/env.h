@@ -1,4 +1,4 @@
-/* Environment profiles: the variables that a node, a fabric and a trainer want, each with its value
+/* Environment profiles: the variables that a node, a fabric and a trainer want. Each has its value
  * here, the reason, and the public source that says so.
  *
  *     struct tern_env_facts f;
@@ -8,8 +8,8 @@
  *     tern_env_rows_free(&rows);
  *
  * A value that the user has set always wins, and is shown as the user's.  TERN_PROFILE_SET lists
- * the variables that an outer call has set (`tern run` around a task, the plugin around `tern
- * run`), each with a hash of its value: those are not taken for the user's.
+ * the variables that an outer call has set, each with a hash of its value.  An outer call is `tern
+ * run` around a task, or the plugin around `tern run`.  Those are not taken for the user's.
  *
  * Building reads no file: it depends on its arguments alone.  Not thread-safe where it calls
  * setenv(3): apply and forget.
@@ -154,8 +154,8 @@ void tern_env_limit(struct tern_env_rows *rows, enum tern_env_scope scope);
 int tern_env_apply(const struct tern_env_rows *rows, struct tern_err *err);
 /* The value of TERN_PROFILE_SET that says so; malloc'ed. */
 char *tern_env_marks(const struct tern_env_rows *rows);
-/* Unset in this process what TERN_PROFILE_SET lists and still has the value that was set, and the
- * list: a new attempt starts from the user's own environment. */
+/* Unset in this process each variable of TERN_PROFILE_SET that still has the value that was set,
+ * and the list itself. A new attempt starts from the user's own environment. */
 void tern_env_forget(void);
 
 /* "profile", "you", "site", "left unset". */
@@ -175,8 +175,8 @@ const char *tern_env_by_word(enum tern_env_by by);
  *     tern_env_step_leave(&s);       unsetenv(3) what is another step's
  *     tern_env_step_free(&s);
  *
- * A value that the user's script has exported stays, but for names that srun always sets anew: in a
- * step such a value may be either's. */
+ * A value that the user's script has exported stays. Names that srun always sets anew are excepted:
+ * in a step such a value may be either's. */
 
 /* A variable that describes a step, or is a setting of srun's. */
 struct tern_env_left {

@@ -56,8 +56,8 @@ static bool by_library(const char *root, struct tern_env_facts *f)
     return false;
 }
 
-/* Debian's list of packages, a file of a few MiB: read when the library's name has no version and
- * there is a trace of the package. */
+/* Debian's list of packages, a file of a few MiB. It is read when the library's name has no version
+ * and there is a trace of the package. */
 static void by_dpkg(const char *root, struct tern_env_facts *f)
 {
     enum { MAX_STATUS = 64 << 20 };

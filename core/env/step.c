@@ -13,7 +13,7 @@
 
 /* ------------------------------------------------------------------ which variables are srun's */
 
-/* In which of these a variable is the step's. */
+/* Of these, those in which a variable is the step's. */
 enum when {
     NEVER,  /* an option of srun's or the user's own, though a pattern below has it */
     ANY,    /* srun alone sets it: wherever it is */

@@ -2,7 +2,7 @@
  * Neuron).
  *
  * The values are those that AWS's and others' published workflows use, or differ from them for a
- * reason that stands beside the value; tests/golden/env-workflows.tsv holds them against each
+ * reason that stands beside the value. tests/golden/env-workflows.tsv holds them against each
  * other.
  */
 #include "core/env/profile.h"

@@ -237,7 +237,7 @@ static int carry_out(const struct eval_job *j, const struct order *o, struct wor
     return rc;
 }
 
-/* Rank 0: what is known is told, the rest is ordered. */
+/* Rank 0: reports the evaluations that are known, and orders the rest. */
 static int one(struct work *w, const struct tern_ckpt_entry *c, struct tern_err *err)
 {
     const struct eval_job *j = w->job;

@@ -60,7 +60,7 @@ int eval_job_agree(const struct eval_job *j, int rc, struct tern_err *err);
 int eval_job_share_path(const struct eval_job *j, char **path, struct tern_err *err);
 
 /* The weights at `path`, on every rank; NULL on all where one fails.  *ret_unread, the same on all,
- * is then the lowest rank that cannot read what is there and never will; -1: a passing fault, or of
+ * is then the lowest rank that can never read the files there.  -1: a passing fault, or of
  * something else. */
 struct tern_llama *eval_job_load(const struct eval_job *j, const char *path, int *ret_unread,
                                  struct tern_err *err);

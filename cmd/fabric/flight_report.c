@@ -40,14 +40,13 @@ const struct tern_cmd fabric_flight_report = {
     .name = "flight-report",
     .args = "DIR",
     .summary = "which rank was missing where, when operations failed or hung",
-    .about =
-        "Reads the operations that each rank called last (fabric-rank-RRRRR.tfr in DIR, up to "
-        "4096 a rank), and names the rank that the others waited for, or the rank that called "
-        "something else. Ranks write these files when an operation fails and on SIGUSR2, into the "
-        "folder that TERN_FABRIC_DUMP names; with `tern run` they lie beside the ranks' logs, "
-        "LEDGER/runs/RUN/logs/ATTEMPT. A rank of the same node writes the file of a killed rank. "
-        "A rank without a file was alone on its node, or lost with the whole node. Each node's "
-        "times are by its own clock.",
+    .about = "Reads the operations that each rank called last (fabric-rank-RRRRR.tfr in DIR, up to "
+             "4096 a rank). It names the rank that the others waited for, or the rank that called "
+             "another operation. Ranks write these files when an operation fails and on SIGUSR2, "
+             "into the folder that TERN_FABRIC_DUMP names. With `tern run` they are beside the "
+             "ranks' logs, LEDGER/runs/RUN/logs/ATTEMPT. A rank of the same node writes the file "
+             "of a killed rank. A rank without a file was alone on its node, or lost with the "
+             "whole node. Each node's times are by its own clock.",
     .examples = "  tern fabric flight-report ledger/runs/01J.../logs/1\n"
                 "  scancel --signal=USR2 JOBID.STEP     # look into a run that hangs, and go on\n",
     .opts = opts,

@@ -117,11 +117,10 @@ out:
 const struct tern_cmd fabric_info = {
     .name = "info",
     .summary = "what the fabric has chosen here, and why",
-    .about =
-        "Started alone, it opens the transport and prints what it would use between nodes. Under "
-        "srun or mpirun the ranks find each other, and rank 0 prints what they use: shared memory, "
-        "the transport, cores, the deadline, the flight recorder, and the TERN_* variables that "
-        "were read.",
+    .about = "Started alone, it opens the transport and prints what it would use between nodes. "
+             "Under srun or mpirun the ranks find each other, and rank 0 prints the means that "
+             "they use. These are shared memory, the transport, cores, the deadline, the flight "
+             "recorder, and the TERN_* variables that were read.",
     .examples = "  tern fabric info\n"
                 "  srun -N2 --ntasks-per-node=4 --mpi=pmix tern fabric info --json\n",
     .opts = opts,

@@ -57,12 +57,11 @@ const struct tern_cmd fabric_plan = {
     .name = "plan",
     .args = "[CALL [COUNT]]",
     .summary = "the steps of a collective on one rank, or which algorithm serves which sizes",
-    .about =
-        "Opens nothing and needs no ranks: shows what `--ranks` ranks on equal nodes would do, "
-        "by typical numbers (`tern fabric info` under srun shows the measured ones). CALL is "
-        "all_reduce, reduce_scatter, all_gather, broadcast or barrier, COUNT its elements (as "
-        "of a rank for reduce_scatter and all_gather; 64K is 65536). TERN_FABRIC_ALGORITHM "
-        "asks for one algorithm where it is possible.",
+    .about = "Opens nothing and needs no ranks. It shows what `--ranks` ranks on equal nodes would "
+             "do, by typical numbers (`tern fabric info` under srun shows the measured ones). CALL "
+             "is all_reduce, reduce_scatter, all_gather, broadcast or barrier, COUNT its elements "
+             "(as of a rank for reduce_scatter and all_gather; 64K is 65536). "
+             "TERN_FABRIC_ALGORITHM asks for one algorithm where it is possible.",
     .examples = "  tern fabric plan -n 64 --ranks-per-node 2\n"
                 "  tern fabric plan -n 8 --ranks-per-node 2 -r 3 all_reduce 1M\n",
     .opts = opts,

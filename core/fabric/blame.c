@@ -1,6 +1,6 @@
 /* Telling all ranks which one is at fault.  wait.c, progress.c, mismatch.c and deadlock.c find it.
- * The first to find it breaks its fabric, tells the ranks elsewhere by message and those of its
- * node by shared memory; they pass it on. */
+ * The first rank to find it breaks its fabric. It tells the ranks elsewhere by message and those of
+ * its node by shared memory; they pass it on. */
 #include "core/fabric/state.h"
 
 #include "core/base/clock.h"

@@ -106,7 +106,7 @@ int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *pa
     if (tern_fabric_all_gather(c, mine, votes, each, TERN_U8, err) < 0)
         goto out;
     /* All members of c take the same number, so that no rank is in two groups of one number.  The
-     * phase begins above everything any of them has shown: an earlier user of the same number that
+     * phase begins above everything any of them has shown.  An earlier user of the same number that
      * is still looking then sees a later phase, never an earlier one. */
     for (int i = 0; i < c->shape.size; i++) {
         const struct vote *v = (const struct vote *)(votes + (size_t)i * each);

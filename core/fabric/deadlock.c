@@ -1,15 +1,15 @@
-/* Do ranks wait for each other crosswise, one in an operation of this communicator, another in one
- * of that?  Operations of several communicators run at once, so a rank that has not come may only
- * be late.  Provable is this alone: each of some ranks is inside a call that returns when an
- * operation is over, which needs the next of them, which has not called it; the last one's needs
- * the first.  A rank inside such a call calls nothing else, so each of these facts lasts as long as
- * the next one does, and to have seen them one after the other, with the first rank in the same
- * wait before and after, is to know that they hold together and for ever.
+/* Do ranks wait for each other in a circle, each in an operation of another communicator?
+ * Operations of several communicators run at once, so a rank that has not come may only be late.
+ * Only a circle proves a deadlock.  Each of its ranks is inside a call that returns when an
+ * operation is over.  That operation needs the next rank of the circle, which has not called it;
+ * the last rank's needs the first.  A rank inside such a call calls nothing else, so each of these
+ * facts lasts as long as the next one does.  The ranks are seen one after the other, and the first
+ * one in the same wait before and after.  Then all facts hold together and for ever.
  *
- * A waiting rank publishes the operation that it waits in (tern_wire_shm_wait), and goes itself
- * from rank to rank: by memory inside a node, by a message (TERN_WIRE_CHASE) to the next one. Every
- * operation needs every member, except a broadcast, which needs the root and the rank that is to
- * send here or to meet. */
+ * A waiting rank publishes the operation that it waits in (tern_wire_shm_wait). It looks from rank
+ * to rank: by memory inside a node, by a message (TERN_WIRE_CHASE) to the next node. Every
+ * operation needs every member. Only a broadcast needs just the root and the rank that is to send
+ * here or to meet. */
 #include "core/fabric/state.h"
 
 #include <stdio.h>

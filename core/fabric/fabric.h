@@ -93,15 +93,15 @@ struct tern_fabric_options {
  *
  * PMIx is finalized before this returns: an unfinalized client that dies would take the whole Slurm
  * step with it.  The transport "mpi" cannot do so, because MPI keeps its own PMIx client until the
- * fabric is closed.  Then the launcher handles the death of a rank, closing waits up to the
- * deadline for the other ranks to close too, and a process can open only one such fabric.
+ * fabric is closed.  Then the launcher handles the death of a rank, and closing waits up to the
+ * deadline for the other ranks to close too.  A process can open only one such fabric.
  *
  * The process's soft limit of open files is raised to the number that so many ranks may need, as
  * far as the hard limit allows. */
 struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
                                      struct tern_err *err);
 /* Leaves.  Waits a second at most for ranks of other nodes that exchanged messages with this one,
- * since messages still on their way would be lost; not at all after an error.  Frees every
+ * since messages on their way would be lost.  Does not wait after an error.  Frees every
  * communicator and tern_fabric_alloc buffer that is left.  NULL is fine.  Keeps errno. */
 void tern_fabric_close(struct tern_fabric *f);
 
@@ -136,7 +136,7 @@ enum tern_fabric_activity {
 };
 enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes back */
 /* Until the next call, the other ranks wait for this rank for so many seconds from this call on, as
- * long as it shows life: a thread of the fabric answers them while this one computes.  They wait
+ * long as it shows life.  A thread of the fabric answers them while this one computes.  They wait
  * for the deadline with 0 seconds, and at least for the deadline if a user has set it.  A rank that
  * has shown life, and then none for TERN_LIVENESS seconds, was stopped or frozen, and an error
  * names it at once.  For a node that is silent as a whole, perhaps through a fault of the network,
@@ -153,8 +153,8 @@ int64_t tern_fabric_slept_ns(const struct tern_fabric *f);
 
 /* Zeroed, page-aligned memory that the ranks of this node can reach directly.  Operations on it
  * copy nothing inside the node, and it is registered with the provider once.  A buffer of 2 MiB or
- * more begins at a multiple of 2 MiB and is made of huge pages where the kernel has them, all at
- * once; so computing on it is as fast as on any memory.  A rank has 256 such buffers at most:
+ * more begins at a multiple of 2 MiB.  It is made of huge pages where the kernel has them, all at
+ * once.  So computing on it is as fast as on any memory.  A rank has 256 such buffers at most:
  * allocate one block and cut it; an operation takes any part of it.  Not collective.  NULL with
  * `err` when there is no room. */
 void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err);
@@ -162,9 +162,9 @@ void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *er
 void tern_fabric_free(struct tern_fabric *f, void *p);
 
 /* How much of the memory that the kernel counts as this process's (VmRSS, ru_maxrss) belongs to its
- * node peers: pages of their buffers that operations have read or written here.  It only grows,
- * except when buffers are freed.  It is the kernel's count of shared pages less those of this
- * rank's own segments, so shared memory of other software is in it too; 0 without node peers.
+ * node peers.  These are pages of their buffers that operations have read or written here.  It only
+ * grows, except when buffers are freed.  It is the kernel's count of shared pages less those of
+ * this rank's own segments.  So shared memory of other software is in it too; 0 without node peers.
  * Takes some 20 us. */
 uint64_t tern_fabric_peers_bytes(const struct tern_fabric *f);
 /* Bytes that operations have copied so far to memory that node peers can read, because they were
@@ -190,9 +190,9 @@ struct tern_comm_part {
 int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
                             struct tern_err *err);
 /* Not collective: each member calls it when its last operation has returned.  Once a member has
- * freed it, a split may give its number to another communicator.  So before a split that not all
- * its members take part in, all of them must have returned from their last operation on it (a
- * barrier proves that).  NULL is fine; not for the world. */
+ * freed it, a split may give its number to another communicator.  So all members must have returned
+ * from their last operation on it before a split that not all of them take part in.  A barrier
+ * proves that.  NULL is fine; not for the world. */
 void tern_fabric_comm_free(struct tern_comm *c);
 int tern_fabric_comm_rank(const struct tern_comm *c);
 int tern_fabric_comm_size(const struct tern_comm *c);
@@ -255,9 +255,9 @@ int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
 
 /* ---------------------------------------------------------------- looking */
 
-/* Everything that was chosen and why, a line each, for people: ranks and nodes, shared memory, the
- * transport between nodes (also when all ranks share memory: it is opened to look), deadline,
- * polling, and the TERN_* variables that were read. */
+/* Every choice and its reason, a line each, for people. They are ranks and nodes, shared memory,
+ * the transport between nodes, deadline, polling, and the TERN_* variables that were read. The
+ * transport is there also when all ranks share memory: it is opened to look. */
 void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to);
 /* Which algorithm serves which bytes of f32, a line a change, by the numbers that the ranks
  * measured when they met. */

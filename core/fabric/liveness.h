@@ -1,10 +1,10 @@
 /* Does another rank run at all?
  *
  * A rank that computes, reads its data or writes a checkpoint says nothing to the others for as
- * long as that takes, and neither does one that was stopped or whose machine is frozen.  What tells
- * them apart is a thread of each rank that answers questions and does nothing else: it runs when
- * the process does.  Questions and answers are datagrams (UDP), to every address of the rank's
- * node, whatever network the messages themselves take; each begins with 128 bits that the receiver
+ * long as that takes.  A rank that was stopped or whose machine is frozen says nothing either.
+ * A thread of each rank tells them apart.  It answers questions and does nothing else, and it runs
+ * when the process does.  Questions and answers are datagrams (UDP), to every address of the rank's
+ * node, whatever network the messages themselves take.  Each begins with 128 bits that the receiver
  * drew, and gave to the ranks at wire-up.
  *
  * Only a rank that has answered before is known to live. Where datagrams do not get through, no

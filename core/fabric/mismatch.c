@@ -1,4 +1,4 @@
-/* Do all members call the same?  Inside a node the recorders of the others can be read; between
+/* Do all members call the same?  Inside a node the recorders of the others can be read.  Between
  * nodes a waiting rank sends its call to the rank that it waits for (TERN_WIRE_PING). A rank that
  * called something else under the same number asks all members before it speaks. */
 #include "core/fabric/state.h"

@@ -193,8 +193,8 @@ static int count_cpus(const uint64_t cpus[CPUS / 64])
     return n;
 }
 
-/* Ranks a core on this machine: all ranks on all cores that any of them has, or, where that is
- * more, those that can run on no core but mine on mine.  No rank knows this of the others, which
+/* Ranks a core on this machine: all ranks on all cores that any of them has.  Where that is more,
+ * it is those that can run on no core but mine on mine.  No rank knows this of the others, which
  * may be bound elsewhere: the most that any rank has seen holds for all. */
 static double load_here(const struct hello *mine, const uint8_t *all, int size)
 {

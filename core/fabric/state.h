@@ -94,8 +94,8 @@ int tern_fabric_progress_begin(struct tern_comm *c, const struct tern_coll_task 
                                struct tern_err *err);
 /* Until operation `number` is finished. */
 int tern_fabric_progress_wait(struct tern_comm *c, uint64_t number, struct tern_err *err);
-/* This rank cannot go on because of `why`, a thing of its own: the fabric is broken, and all ranks
- * that can be reached hear it.  Fills `err`; returns -1. */
+/* This rank cannot go on because of `why`, a reason of its own.  The fabric is broken, and all
+ * ranks that can be reached learn it.  Fills `err`; returns -1. */
 int tern_fabric_progress_fail(struct tern_fabric *f, const struct tern_err *why,
                               struct tern_err *err);
 
@@ -119,8 +119,8 @@ void tern_fabric_wait_leave(struct tern_fabric *f);
 
 /* ---- mismatch.c */
 
-/* If members have called different things as operation `op` of `c` (or the one before), declare the
- * fabric broken in words that name them, and return -1; 0 when that cannot be seen. */
+/* Have members called different things as operation `op` of `c` (or the one before)? If so, declare
+ * the fabric broken in words that name them, and return -1. 0 when that cannot be seen. */
 int tern_fabric_mismatch_blame(struct tern_comm *c, uint64_t op, struct tern_err *err);
 /* Follow up what a ping said; -1 when a rank is to blame. */
 int tern_fabric_mismatch_check(struct tern_fabric *f, struct tern_err *err);

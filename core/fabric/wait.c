@@ -182,9 +182,9 @@ static int neighbour(const struct tern_fabric *f, int r)
     return -1;
 }
 
-/* A rank that answered once and does not any more is stopped, or frozen, if its node still runs: a
- * node peer answers from there, or this rank is one.  A node that is silent as a whole may be one
- * that the network lost for a moment. */
+/* A rank that answered once and does not any more is stopped, or frozen, if its node still runs.
+ * The node runs when a node peer answers from there, or this rank is one.  A node that is silent as
+ * a whole may be one that the network lost for a moment. */
 static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(w->c);
@@ -248,7 +248,7 @@ static int ask_around(struct tern_comm *c, struct tern_err *err)
 
 /* The deadline is over.  The awaited rank may itself wait for another: ranks that answer do, and a
  * rank that has not answered for a deadline is at fault.  It may also have come while this asked,
- * and have gone on at once, without a word: so the caller looks once more before we say so. */
+ * and have gone on at once, without a word.  So the caller looks once more before we say so. */
 static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
@@ -289,7 +289,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     return tern_fabric_blame(c, culprit, what, err);
 }
 
-/* A message to a silent remote peer says what waits here, for the peer to compare; with a provider
+/* A message to a silent remote peer says what waits here, for the peer to compare.  With a provider
  * that notices, it fails when the peer's process is gone.  A node peer's call can be read. */
 static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *err)
 {
@@ -396,7 +396,7 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
 
 /* The longer it takes, or the wait before took, the less a late look costs: at most 5 % of either,
  * or half a millisecond.  Where a sleep ends late, more processes than cores want to run, such as
- * the nodes of a virtual cluster; then looking itself holds up the awaited ranks, and every rank
+ * the nodes of a virtual cluster.  Then looking itself holds up the awaited ranks.  So every rank
  * looks less often until sleeps end in time. */
 static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
 {
@@ -417,8 +417,8 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
         f->wait.nap_ns -= f->wait.nap_ns / 16;
 }
 
-/* Give the core to any process that wants it. Where there is a core for every rank, but two ranks
- * take turns on this one, they would do so for seconds: the kernel moves only a process that wakes
+/* Give the core to any process that wants it. There may be a core for every rank, while two ranks
+ * take turns on this one. They would do so for seconds: the kernel moves only a process that wakes
  * up. */
 static void lend(struct tern_fabric *f, int64_t now)
 {
@@ -432,12 +432,12 @@ static void lend(struct tern_fabric *f, int64_t now)
     }
 }
 
-/* How long a core is only lent: not at all where sleeps end late, unless its ranks are few.  Those
- * would else meet each other asleep in call after call, once one of them computed for a while: the
- * core is lent for longer than the shortest sleep takes, so that all are awake when the last one
- * has come.  Each look for a remote rank takes system calls: where the link is what takes long, the
- * pieces of a large operation come milliseconds apart, and to look all the time for the first one
- * would take more of the processor than to move the bytes. */
+/* How long a core is only lent: not at all where sleeps end late, unless its ranks are few.  Once
+ * one of those computed for a while, they would find each other asleep in call after call.  So the
+ * core is lent for longer than the shortest sleep takes, and all are awake when the last one has
+ * come.  Each look for a remote rank takes system calls.  Where the link is slow, the pieces of a
+ * large operation come milliseconds apart.  Looking for the first one all the time would take more
+ * of the processor than moving the bytes. */
 static int64_t lending(const struct waiter *w, bool local)
 {
     const struct tern_fabric *f = fabric_of(w->c);

@@ -6,9 +6,9 @@
  *     tern_fetch_get(&list, "Llama-3.2-1B", &how, &done, err);
  *     tern_fetch_list_free(&list);
  *
- * Files wait in DIR/.tern-fetch, where the next call goes on with them, until all are there and
- * their digests are right; then they get their names.  A file that is in DIR already and right is
- * not fetched; one that differs is replaced only where the caller says so. */
+ * Files wait in DIR/.tern-fetch until all are there and their digests are right; then they get
+ * their names.  The next call goes on with them.  A file that is in DIR already and right is not
+ * fetched; one that differs is replaced only where the caller says so. */
 #ifndef TERN_FETCH_FETCH_H
 #define TERN_FETCH_FETCH_H
 
@@ -35,8 +35,8 @@ struct tern_fetch_file {
     enum tern_fetch_digest kind;
     char digest[65]; /* hex */
     char etag[256];  /* the object must still be that one; "": any */
-    /* The caller has a digest of its own: bytes that are wrong each time are taken, and judged by
-     * that, where an error would tell nothing of the other files. */
+    /* The caller has a digest of its own. Bytes that are wrong each time are taken, and judged by
+     * that; an error would hide the state of the other files. */
     bool judged_later;
 };
 

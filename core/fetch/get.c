@@ -1,5 +1,5 @@
 /* Files into a folder: each into DIR/.tern-fetch under its own name, in order, so that its length
- * says how far it is; when all are there and right they get their names. */
+ * says how far it is. When all are there and right they get their names. */
 #include "core/fetch/fetch.h"
 
 #include "core/base/again.h"

@@ -44,7 +44,7 @@ void generate_prompts_free(struct generate_prompts *p);
 enum { GENERATE_ENDS = TERN_MODEL_EOS_MAX + 2 };
 
 /* The ids that end a text: of generation_config.json in `dir`, else of the config, else of the
- * tokenizer (may be NULL); and `more`, unless it is -1.  Returns how many, or -1. */
+ * tokenizer (may be NULL).  `more` is one, too, unless it is -1.  Returns how many, or -1. */
 int generate_ends(const char *dir, const struct tern_model_config *c, const struct tern_token *t,
                   int32_t more, int32_t ret_ids[GENERATE_ENDS], struct tern_err *err);
 

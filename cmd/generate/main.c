@@ -330,19 +330,15 @@ static const struct tern_cmd cmd = {
         "MODEL is a folder of checkpoints (its newest one is taken), DIR/latest, DIR/best, one "
         "checkpoint, or a folder of Hugging Face or Meta. A checkpoint's adapters are put into its "
         "weights. Weights in bf16 are kept so; everything is computed in float.\n\n"
-        "The text is what follows the prompt. It ends at an EOS (eos_token_id of "
-        "generation_config.json, a number or a list; else of config.json; else the tokenizer's), "
-        "at "
-        "the special token that ends an answer of --template, at --stop, after --max-tokens, and "
-        "where the model's positions are full.\n\n"
-        "Without --temperature the most probable token is taken, the first of equals. With it, the "
-        "k-th token of every prompt is drawn by the k-th number of the seed (SplitMix64's "
-        "finaliser "
-        "in three rounds). Threads and --batch change no token.\n\n"
-        "Prompts are printed in their order; with several, or with --from, under headings. The "
-        "rates of reading prompts and of making tokens are logged at the end. Ctrl-C ends with "
-        "what "
-        "is there, and status 130; a second one at once.",
+        "The text is what follows the prompt. It ends at an EOS, at the special token that ends an "
+        "answer of --template, at --stop and after --max-tokens. It also ends where the model's "
+        "positions are full. The EOS is eos_token_id of generation_config.json (a number or a "
+        "list), else of config.json, else the tokenizer's.\n\nWithout --temperature the most "
+        "probable token is taken, the first of equals. With it, the k-th token of every prompt is "
+        "drawn by the k-th number of the seed (SplitMix64's finaliser in three rounds). Threads "
+        "and --batch change no token.\n\nPrompts are printed in their order; with several, or with "
+        "--from, under headings. The rates of reading prompts and of making tokens are logged at "
+        "the end. Ctrl-C ends with what is there, and status 130; a second one at once.",
     .examples =
         "  tern generate checkpoints -p 'Insulin is'\n"
         "  tern generate models/Llama-3.2-1B-Instruct --chat 'Name three rivers.' -n 300\n"
@@ -356,8 +352,8 @@ static const struct tern_cmd cmd = {
 };
 
 /* A token meets the threads a hundred times.  By default one that waits spins for 5 ms, in the way
- * of the thread that it waits for where other programs run: 4 to 15 times as slow, as measured.
- * libgomp reads its variables before main, so the program begins anew with them. */
+ * of the thread that it waits for, where other programs run.  That was measured to be 4 to 15 times
+ * as slow. libgomp reads its variables before main, so the program begins anew with them. */
 static void spin_briefly(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))

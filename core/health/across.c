@@ -227,7 +227,7 @@ static double usual(double *v, size_t n, bool high_is_good)
 }
 
 /* A slow link shows at both its ends.  A node is bad when all its links are slow and each of its
- * neighbours has another that is not: then the node is what the slow ones have in common. */
+ * neighbours has another that is not.  Then the slow links have the node in common. */
 static void judge_links(struct judge *j, const char *unit)
 {
     size_t n;

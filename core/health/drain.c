@@ -69,7 +69,8 @@ static int undo(const char *node, struct tern_err *err)
     return tern_slurm_node_update(node, TERN_SLURM_NODE_UNDRAIN, NULL, err);
 }
 
-/* Is the node drained, or has it a reason?  Then *done says which, and the node stays as it is. */
+/* Is the node drained, or does it have a reason?  Then *done says which, and the node stays as it
+ * is. */
 static int find_drain(const char *node, bool *is, enum tern_health_drained *done,
                       struct tern_err *err)
 {

@@ -147,7 +147,7 @@ struct tern_health_judged {
  *     for the other checks unknown, a matter of the site's settings;
  *   - storage that fails on fewer nodes is those nodes' own.
  * Numbers of virtual nodes, which wait for each other on one machine's cores, are judged at 10 %
- * instead of 80 %, and 4 ms of a latency count for nothing. */
+ * instead of 80 %. 4 ms of a latency count for nothing there. */
 int tern_health_judge(struct tern_health_rows *rows, char *const *nodes, size_t n,
                       struct tern_health_judged *judged, struct tern_err *err);
 void tern_health_judged_free(struct tern_health_judged *judged);
@@ -170,7 +170,7 @@ struct tern_health_sweep {
                        of the nodes' own time.  An srun that stays then has 1 s to end its step */
 };
 
-/* Run the checks on all nodes as one srun step and collect the rows: nodes connect back, show the
+/* Run the checks on all nodes as one srun step and collect the rows.  Nodes connect back, show the
  * step's key, compare clocks and send their rows.  A node that does not answer has no rows. `said`,
  * of `size` bytes, gets the last line that srun printed, "" for none. */
 int tern_health_sweep(const struct tern_health_sweep *s, struct tern_health_rows *rows, char *said,
@@ -182,7 +182,7 @@ int tern_health_send(const char *collect, const struct tern_health_rows *rows,
 /* "trn1-[1-4]:neuron=16,efa=8,memory=498073" from Slurm's own table for the nodes of a job: one
  * RPC.  malloc'ed. */
 char *tern_health_expect_of(char *const *nodes, size_t n, struct tern_err *err);
-/* The same of one node, without its name, in `expect`; and in `dir` the folder that tern has
+/* The same of one node, without its name, in `expect`.  `dir` becomes the folder that tern has
  * drained it for (check "mount"), to be checked again, "" for none.  One RPC. */
 int tern_health_known(const char *node, char *expect, size_t n_expect, char *dir, size_t n_dir,
                       struct tern_err *err);
@@ -206,7 +206,7 @@ enum tern_health_drained {
  * undone when more than a quarter of the nodes turn out to be drained for the same check.
  *
  * The node's state is read directly before each change, and a drain with another reason stays.
- * Slurm has no conditional change: an admin's drain that falls between these two requests loses its
+ * Slurm has no conditional change. An admin's drain that falls between these two requests loses its
  * reason to tern's (the node stays drained), or is undone with tern's. */
 int tern_health_drain(const char *node, const char *check, const char *text, bool alone,
                       enum tern_health_drained *done, struct tern_err *err);

@@ -52,8 +52,8 @@ void tern_health_report_same(struct tern_health_probe *p, const char *same, cons
 /* The root before a path, in `to`. */
 const char *tern_health_path(const struct tern_health_probe *p, char to[512], const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* What a row calls a folder, so that the rows of all nodes call it the same: its tail where it is
- * longer than a subject may be. */
+/* The name that a row gives a folder, the same in the rows of all nodes. It is the folder's tail
+ * where the path is longer than a subject may be. */
 const char *tern_health_subject(const char *dir);
 /* The first line of a small file (proc, sys) without its end; -1 with errno. */
 int tern_health_line(const char *path, char *to, size_t n);

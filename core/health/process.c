@@ -49,7 +49,7 @@ static ssize_t proc_read(const struct tern_health_probe *p, pid_t pid, const cha
 
 /* The job whose cgroup a process is in: 77 of ".../slurmstepd.scope/job_77/step_0/...", or with the
  * older cgroups ".../slurm/uid_1000/job_77/...".  0 when it is in none.  Its environment and title
- * do not count, since its user writes them; nor do names below a user's slice. */
+ * do not count, since its user writes them.  Names below a user's slice do not count either. */
 static long job_of(const struct tern_health_probe *p, pid_t pid)
 {
     char text[4096], *save = NULL;

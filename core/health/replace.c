@@ -73,7 +73,7 @@ static int request(enum tern_health_platform p, const char *node, const char *wh
     default:
         return tern_err_set(err, TERN_FAILED,
                             "%s: this is neither HyperPod nor ParallelCluster nor a virtual "
-                            "cluster: ask the machines' administrator to replace it (--platform "
+                            "cluster. Ask the machines' administrator to replace it (--platform "
                             "names the platform where it cannot be seen from here).",
                             node);
     }

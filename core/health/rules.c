@@ -468,8 +468,8 @@ enum {
 #define GATHER(what) tern_health_gather_##what
 
 /* Limits, in seconds: a check of /proc and /sys takes under a millisecond, and 1 s means that it
- * hangs; a network file system may be busy for a second or two.  Mounts are looked at last: several
- * that hang take all the time that is left. */
+ * hangs.  A network file system may be busy for a second or two.  Mounts are looked at last:
+ * several that hang take all the time that is left. */
 const struct tern_health_check tern_health_checks[] = {
     {ROW(neuron, ERROR, QUICK, "Neuron devices are there and as many as expected (/dev/neuron*)",
          "Load the driver (modprobe neuron), stop and start the instance, or replace it."),

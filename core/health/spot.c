@@ -2,7 +2,7 @@
  *
  * Triad is STREAM's a[i] = b[i] + s * c[i] (McCalpin, https://www.cs.virginia.edu/stream/): three
  * doubles move an element.  Compute is a few steps of a tiny network trained in fp32 with sums in a
- * fixed order and no fused multiply-add, so that IEEE 754 leaves one result, whatever the CPU. */
+ * fixed order and no fused multiply-add.  So IEEE 754 leaves one result, whatever the CPU. */
 #include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"

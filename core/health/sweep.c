@@ -38,8 +38,8 @@ static void add_option(struct command *c, const char *name, const char *value)
         add(c, tern_strf("%s=%s", name, value));
 }
 
-/* The step takes nothing from the ranks' share (--overlap: it has the job's devices with them), and
- * a node that fails in it does not end it for the others. */
+/* The step takes nothing from the ranks' share (--overlap: it has the job's devices with them). A
+ * node that fails in it does not end it for the others. */
 static void make_command(struct command *c, const struct tern_health_sweep *s)
 {
     static const char *const fixed[] = {

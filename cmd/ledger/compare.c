@@ -463,14 +463,14 @@ const struct tern_cmd ledger_compare = {
     .name = "compare",
     .args = "RUN RUN...",
     .summary = "compare runs: recipes, size, speed, cost, and metrics at equal places",
-    .about =
-        "First the keys of the recipes that differ. Then parameters of the whole model, those that "
-        "are trained, samples a second (as rows of batch.seq_len, and as the records of the "
-        "training sets behind them), minutes of training steps that count, and node-hours with "
-        "their price. At last metrics, and perplexities a token of held-out sets, at equal steps, "
-        "tokens and seconds of training: where each run has done as much as the one that has done "
-        "least. 20.1@300 is the value of an earlier step, 300. Runs that differ in data.seed alone "
-        "(and in launch.) have a row with their mean and standard deviation.",
+    .about = "First the keys of the recipes that differ. Then parameters of the whole model, and "
+             "those that are trained. Then samples a second, as rows of batch.seq_len, and as the "
+             "records of the training sets behind them. Then minutes of training steps that count, "
+             "and node-hours with their price. At last metrics, and perplexities a token of "
+             "held-out sets, at equal steps, tokens and seconds of training. They are taken where "
+             "each run has done as much as the one that has done least. 20.1@300 is the value of "
+             "an earlier step, 300. Runs that differ in data.seed alone (and in launch.) have a "
+             "row with their mean and standard deviation.",
     .examples = "  tern ledger compare cpt lora\n"
                 "  tern ledger compare seed-1 seed-2 seed-3 -m general\n",
     .opts = opts,

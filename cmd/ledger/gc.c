@@ -60,7 +60,7 @@ static void tell(void *ctx, const struct tern_ledger_garbage *g)
     tern_cmd_say("%10s  %s: %s%s%s",
                  g->kept ? "kept" : tern_str_bytes(bytes, sizeof bytes, g->bytes), g->what, g->path,
                  g->kept ? ": " : "", g->kept ? g->kept : "");
-    fflush(stdout); /* told before it goes */
+    fflush(stdout); /* named before it is removed */
 }
 
 static void failed(struct tally *t, const struct tern_err *why)
@@ -97,7 +97,7 @@ static void count(void *ctx, const char *path, enum tern_ckpt_state state)
 }
 
 /* By the rules of `tern ckpt prune`, with all good checkpoints kept, and under the same lease,
- * which is not held for as long as deleting takes: a run may begin meanwhile. */
+ * which is not held while files are deleted. So a run may begin meanwhile. */
 static void sweep_checkpoints(struct tally *t, const char *dir)
 {
     unsigned n = 0;
@@ -185,7 +185,7 @@ static void sweep_run(struct tally *t, const char *run_id)
     struct tern_ledger *l = NULL;
     char *last = tern_strdup("");
 
-    /* What cannot be read was told before. */
+    /* The error of a run that cannot be read was reported before. */
     if (tern_ledger_gc_rests(show.ledger, run_id, NULL) > 0 &&
         (l = tern_ledger_open_run(show.ledger, run_id, NULL)) &&
         tern_ledger_checkpoints(l, &rows, NULL) < 0)
@@ -296,15 +296,14 @@ static const struct tern_opt opts[] = {
 const struct tern_cmd ledger_gc = {
     .name = "gc",
     .summary = "list what is surely garbage of a ledger, and remove it on demand",
-    .about =
-        "Looks through the caller's runs, and only at files of the caller, for: temporary files of "
-        "folds and merges that were killed; run.db.bad, a damaged run.db that a fold has put "
-        "aside, once the run verifies and the spools have all that it was made of; folders of "
-        "merges that were ended, once the run has all of it; folders of runs without any record, "
-        "left when a part is deleted by hand; and, beside checkpoints that runs recorded, "
-        "half-deleted ones and those whose writer died. Nothing of a run that goes on is touched, "
-        "and what may be the only copy of something is kept, with the reason. Without --remove "
-        "nothing is changed.",
+    .about = "Looks through the caller's runs, and only at files of the caller. It finds temporary "
+             "files of folds and merges that were killed. It finds folders of runs without any "
+             "record, left when a part is deleted by hand. It finds run.db.bad, a damaged run.db "
+             "that a fold has put aside, once the run verifies and the spools have all its "
+             "records. It finds folders of merges that were ended, once the run has all of it. "
+             "Beside checkpoints that runs recorded, it finds half-deleted ones and those whose "
+             "writer died. Nothing of a run that goes on is touched, and what may be the only copy "
+             "of something is kept, with the reason. Without --remove nothing is changed.",
     .examples = "  tern ledger gc\n"
                 "  tern ledger gc --remove\n",
     .opts = opts,

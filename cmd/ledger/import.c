@@ -1,7 +1,7 @@
 /* tern ledger import: a run of another trainer, from its event files of TensorBoard.
  *
- * The run is written to a ledger of its own in a temporary folder and then merged: a command that
- * is killed leaves nothing in the ledger. */
+ * The run is written to a ledger of its own in a temporary folder and then merged. So a command
+ * that is killed leaves nothing in the ledger. */
 #include "cmd/ledger/show.h"
 
 #include "core/base/again.h"
@@ -115,7 +115,7 @@ static void take(void *self, const struct tern_intake_tb_value *v)
     *last = *last > ns ? *last : ns;
 }
 
-/* All whole records; what is damaged is told, and what is before it taken. */
+/* All whole records before the first damaged one are taken; damage is reported. */
 static int read_records(struct import *i, int fd, const char *path, uint64_t bytes, char *window,
                         struct tern_err *err)
 {
@@ -358,12 +358,12 @@ const struct tern_cmd ledger_import = {
     .name = "import",
     .args = "DIR",
     .summary = "make a run of TensorBoard's event files",
-    .about = "Takes the scalars of all event files under DIR, as PyTorch's and TensorFlow's "
-             "writers make them, with their steps and times, into a new run of the ledger. A tag "
-             "of a file in a folder of DIR has the folder's name before it. Where a trainer went "
-             "on from a checkpoint (a session's start, PyTorch's purge_step), a new attempt "
-             "begins, which supersedes what was there from that step on. Damaged records are told "
-             "and left out. The run's state is 'imported'.",
+    .about = "Takes the scalars of all event files under DIR, with their steps and times, into a "
+             "new run of the ledger. The files are those of PyTorch's and TensorFlow's writers. A "
+             "tag of a file in a folder of DIR has the folder's name before it. Where a trainer "
+             "went on from a checkpoint (a session's start, PyTorch's purge_step), a new attempt "
+             "begins. It supersedes the values that were there from that step on. Damaged records "
+             "are reported and left out. The run's state is 'imported'.",
     .examples = "  tern ledger import lightning_logs/version_0 --name nxd-70b\n",
     .opts = opts,
     .args_min = 1,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fields without -o: for a terminal, and with -P, which scripts know; of one user and of
+/* The fields without -o: for a terminal, and with -P, which scripts know. Of one user and of
  * several; without and with records that were lost. */
 static const char *const usual[2][2][2] = {
     {{"id%-12,name,state,jobid,progress,loss,tok/s,left,age",

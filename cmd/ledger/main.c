@@ -97,7 +97,7 @@ static void print_findings(const struct tern_buf *found)
     }
 }
 
-/* Told where something is wrong: it has no records of its own. */
+/* The user hears of it only where something is wrong: it has no records of its own. */
 static int verify_catalogue(const struct tern_ledger_rows *ids, struct tern_err *err)
 {
     struct tern_buf found = {0};
@@ -248,8 +248,8 @@ static const struct tern_cmd doctor_cmd = {
     .name = "doctor",
     .summary = "does shared storage serve the ledger on every node, with the rest of tern?",
     .about = "`tern cluster doctor --ledger DIR`: a short job on the idle nodes tries links, "
-             "O_EXCL and locks in the ledger's folder, and looks at its permissions and at the "
-             "installation. It has more options, and its exit status. A ledger's records are "
+             "O_EXCL and locks in the ledger's folder. It checks its permissions and the "
+             "installation, too. It has more options, and its exit status. A ledger's records are "
              "checked by `tern ledger verify`.",
     .opts = doctor_opts,
     .run = doctor,

@@ -26,7 +26,7 @@ static bool is_same_folder(const char *a, const char *b)
     return same;
 }
 
-/* A run that cannot be taken is told; the others are. */
+/* A run that cannot be taken is reported, and the other runs are taken. */
 static void merge_run(struct merging *g, const char *from, const char *id)
 {
     struct tern_ledger_merged m = {.new_run = false};

@@ -39,7 +39,7 @@ int plot_marks_add(struct plot_marks *m, struct tern_ledger *l, const struct sho
 /* Print the picture: `p` has its title, labels, lines and rows of marks; the rest is set here. */
 int plot_print(struct tern_report_plot *p, const struct plot_marks *m, struct tern_err *err);
 
-/* An even number of --smooth becomes one more, and is told. */
+/* An even number of --smooth becomes one more, and tern says so. */
 void plot_smooth_odd(void);
 /* ", means of 5"; "" without --smooth. */
 const char *plot_smooth_words(char to[40]);

@@ -127,16 +127,15 @@ const struct tern_cmd ledger_report = {
     .name = "report",
     .args = "[RUN...]",
     .summary = "write runs as a page of HTML: curves, attempts, checkpoints, cost",
-    .about =
-        "The page is one file that any browser shows, without a network. It has perplexities of "
-        "held-out sets against tokens, steps, time and cost; losses, with a logarithmic axis and "
-        "smoothing; tokens a second and the phases of a step; attempts, nodes and causes of "
-        "failures in time; checkpoints; the data mix as planned and as it was; goodput and cost; "
-        "differences of recipes. Superseded values are left out. Point at a curve for its "
-        "values, drag to zoom, double-click to return; a click on a run's name hides it. A curve "
-        "of more than 2,000 points is drawn as 1,000 means, with the least and greatest value "
-        "of each. A file that exists is replaced only if it is such a page. Without RUN: the "
-        "newest run.",
+    .about = "The page is one file that any browser shows, without a network. It has perplexities "
+             "of held-out sets against tokens, steps, time and cost, and losses, with a "
+             "logarithmic axis and smoothing. It has tokens a second and the phases of a step, and "
+             "attempts, nodes and causes of failures in time. It has checkpoints, the data mix as "
+             "planned and as it was, goodput and cost, and differences of recipes. Superseded "
+             "values are left out. Point at a curve for its values, drag to zoom, double-click to "
+             "return; a click on a run's name hides it. A curve of more than 2,000 points is drawn "
+             "as 1,000 means, with the least and greatest value of each. A file that exists is "
+             "replaced only if it is such a page. Without RUN: the newest run.",
     .examples = "  tern ledger report pubmed-cpt\n"
                 "  tern ledger report cpt lora --baseline base -o runs.html\n",
     .opts = opts,

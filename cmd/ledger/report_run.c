@@ -12,7 +12,8 @@
  *     recipe                        its text
  *
  * A curve has lists of one length: step, value (null where class is not 0), where it was thinned
- * low, high and count; class only where one is not 0.  `points` is how many the ledger has. */
+ * low, high and count.  It has class only where one is not 0.  `points` is how many the ledger has.
+ */
 #include "cmd/ledger/report.h"
 
 #include "core/report/page.h"

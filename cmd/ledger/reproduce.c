@@ -406,12 +406,12 @@ const struct tern_cmd ledger_reproduce = {
     .name = "reproduce",
     .args = "[RUN]",
     .summary = "print recipe, hashes and command to have a run again",
-    .about = "The recipe as it ran, with what --set, --array and --ranks changed in it, for a "
-             "checkpoint folder of its own; in comments what was true of the last attempt at "
+    .about = "The recipe as it ran, with the changes of --set, --array and --ranks in it, for a "
+             "checkpoint folder of its own. Comments have the facts of the last attempt at "
              "training (hashes, inputs and their digests, kernels, BLAS) and the command that does "
-             "the run again: one for each recipe that attempts went by, an extended run's two. On "
-             "the same kernels, BLAS core type, threads and layout its losses are the same to the "
-             "last bit.",
+             "the run again. There is one command for each recipe that attempts went by, an "
+             "extended run's two. On the same kernels, BLAS core type, threads and layout its "
+             "losses are the same to the last bit.",
     .examples = "  tern ledger reproduce latest > again.yaml\n"
                 "  tern ledger reproduce cpt --check\n",
     .opts = opts,

@@ -543,7 +543,7 @@ const struct tern_cmd ledger_show = {
     .about = "Without an option that names one table all of them are shown, as wide as the "
              "terminal; those options, -o and -P show cells whole. "
              "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
-             "newest of that name) or 'latest', which is also what no RUN means.",
+             "newest of that name) or 'latest'. Without RUN it is 'latest'.",
     .examples = "  tern ledger show\n"
                 "  tern ledger show pubmed-cpt --attempts -o attempt,nodes,cause%-60\n",
     .opts = opts,

@@ -136,7 +136,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (serve_http_check(err) < 0 || show_want_ledger(err) < 0 || show_price(&s.usd_hour, err) < 0)
         return -1;
     s.ledger = show.ledger;
-    /* A run that is not there is told now. */
+    /* A run that is not there is reported now. */
     int rc = report_runs_open(&r, n_args, args, baseline, s.usd_hour, err);
     if (rc == 0)
         rc = report_runs_title(&r, &title, &name, err);
@@ -175,12 +175,12 @@ const struct tern_cmd ledger_serve = {
     .summary = "show runs to a browser, on a page that keeps itself up to date",
     .about =
         "The page of tern ledger report, whose data come anew while runs go on, with a list of "
-        "your runs to choose from. It is served on a Unix socket that you alone can connect to; a "
+        "your runs to choose from. It is served on a Unix socket that you alone can connect to. A "
         "browser on another machine gets there by ssh, as the message says. With --tcp it is a "
-        "port of this machine, which other users of it could reach: the address that is printed "
+        "port of this machine, which other users of it could reach. So the address that is printed "
         "holds a secret, without which there is no answer. Requests by any other name than "
-        "localhost are refused, and nothing can be changed. The command serves until Ctrl-C. "
-        "It needs libmicrohttpd, at build time and when it runs. Without RUN: the newest run.",
+        "localhost are refused, and nothing can be changed. The command serves until Ctrl-C. It "
+        "needs libmicrohttpd, at build time and when it runs. Without RUN: the newest run.",
     .examples = "  tern ledger serve\n"
                 "  tern ledger serve --tcp cpt lora --baseline base\n",
     .opts = opts,

@@ -20,8 +20,8 @@ enum {
 
 /* ---------------------------------------------------------------- the right to ask */
 
-/* A page of another site can make a browser ask under a name of that site's, which leads here: then
- * the name is what gives it away. */
+/* A page of another site can make a browser ask under a name of that site's, which leads here. Then
+ * the name gives it away. */
 static bool is_local_name(const char *host)
 {
     static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};

@@ -510,14 +510,11 @@ const struct tern_cmd ledger_watch = {
     .about =
         "The header has the run's state, step, tokens a second, time left and the age of its "
         "newest "
-        "record. Below it stands one of five panes; keys 1 to 5 choose: curves of loss and "
-        "held-out "
-        "perplexity, or of a metric; seconds of a step by phase; the slowest ranks; events; "
-        "attempts "
-        "and checkpoints. Key h lists the keys, q quits; the run goes on. Only lines that changed "
-        "are sent, so that a slow line will do. Where stdout is no terminal, or TERM is dumb, it "
-        "is "
-        "as with --once. Without RUN: the newest run.",
+        "record. Below it is one of five panes, which keys 1 to 5 choose. 1: curves of loss and "
+        "held-out perplexity, or of a metric. 2: seconds of a step by phase. 3: the slowest ranks. "
+        "4: events. 5: attempts and checkpoints. Key h lists the keys, q quits; the run goes on. "
+        "Only lines that changed are sent, so that a slow line will do. Where stdout is no "
+        "terminal, or TERM is dumb, it is as with --once. Without RUN: the newest run.",
     .examples = "  tern ledger watch latest\n"
                 "  tern ledger watch pubmed-cpt --pane events --every 10\n"
                 "  tern ledger watch pubmed-cpt --pane ranks --once\n",

@@ -1,6 +1,6 @@
 /* Records into the tables of run.db.
  *
- * Applying is idempotent and does not depend on the order of files: of two records about one thing
+ * Applying is idempotent and does not depend on the order of files. Of two records about one thing
  * the one with the later wall clock holds, and a writer's clock only grows (frame.h). */
 #ifndef TERN_LEDGER_APPLY_H
 #define TERN_LEDGER_APPLY_H

@@ -514,8 +514,8 @@ static int not_ours(const char *path, const struct stat *st, struct tern_err *er
     return rc;
 }
 
-/* Would `f` take the place of another user's file, or come into another user's folder?  By whom the
- * new file belongs to, which storage may decide. */
+/* Would `f` take the place of another user's file, or come into another user's folder?  The owner
+ * of the new file counts, which storage may decide. */
 static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_err *err)
 {
     const char *const paths[] = {f->path, of};

@@ -56,9 +56,10 @@ int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def);
 
 /* A new database in memory with `schema`. */
 int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
-/* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
- * older tern made it.  1 when there is none, or it is no sound database of this kind and can be
- * made again, or a newer tern made it (stamp->newer, silently); -1 when it cannot be read. */
+/* Read the snapshot at `path` into memory, to be extended; its tables are those of `schema`, also
+ * when an older tern made it.  1 when there is none, or it is no sound database of this kind and
+ * can be made again.  1 also when a newer tern made it (stamp->newer, silently).  -1 when it cannot
+ * be read. */
 int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
                         struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 /* The snapshot where it lies, without locks: it never changes.  As tern_ledger_db_load otherwise,
@@ -88,9 +89,9 @@ int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *
 bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp);
 
 /* Put the database at `path`, with what `finish` appends (NULL: nothing), read-only, readable as
- * `bits` (permissions of a folder) are, unless
- * the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
- * where that file, or the folder `of`, is another user's: it stays as it is. */
+ * `bits` (permissions of a folder) are.  If the file there is no more the one of `base`: 1, and
+ * nothing is done.  TERN_USAGE where that file, or the folder `of`, is another user's: it stays as
+ * it is. */
 int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
                            tern_ledger_db_finish *finish, const struct tern_ledger_db_stamp *base,
                            struct tern_err *err);

@@ -43,9 +43,10 @@ struct tern_ledger_spool_find {
     uint64_t seq_before, seq_after;     /* DAMAGE, BREAK: of the frames around it; 0 for none */
 };
 
-/* Read the file from *mark on, call `frame` for each sound record and `find` (may be NULL) for what
- * is none; afterwards *mark stands before the first that was not sound.  A `frame` that returns 1
- * (makes no sense) is reported to `find` as DAMAGE over its bytes; one that returns -1 ends all. */
+/* Read the file from *mark on, call `frame` for each sound record and `find` (may be NULL) for
+ * bytes that are none.  Afterwards *mark stands before the first that was not sound.  A `frame`
+ * that returns 1 (makes no sense) is reported to `find` as DAMAGE over its bytes; one that returns
+ * -1 ends all. */
 struct tern_ledger_spool_reader {
     int (*frame)(void *arg, const struct tern_ledger_record_head *head,
                  const struct tern_ledger_frame *f, struct tern_err *err);

@@ -203,8 +203,8 @@ struct folded {
     bool changed;                     /* there were new records */
 };
 
-/* Of a run.db that a newer tern made, or a flipped bit of its version says so: 1, with a word,
- * where the spools have all that it was made of. */
+/* A newer tern made this run.db, or a flipped bit of its version says so. 1, with a word, where the
+ * spools have all that it was made of. */
 static int pass_newer(const char *ledger_dir, const char *run_id, const char *path,
                       const struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {

@@ -28,8 +28,8 @@
  * let a reader go on behind damage.
  *
  * A file begins with a head: u32 format (1), text run id, u32 attempt, text writer, u32 number of
- * the file, u64 instance (random, the same in all files of one writer), u64 seq of the first
- * record, text host, u64 pid.  Payloads are listed in record.h.  The format grows: a
+ * the file.  Behind them: u64 instance (random, the same in all files of one writer), u64 seq of
+ * the first record, text host, u64 pid.  Payloads are listed in record.h.  The format grows: a
  * reader skips types that it does not know, and bytes behind the fields that it knows.
  */
 #ifndef TERN_LEDGER_FRAME_H

@@ -1,7 +1,7 @@
 /* Garbage of a ledger: files that no program reads any more, and whose contents are elsewhere,
  * too.
  *
- * Only files of the caller count, and nothing of a run that goes on: whose newest attempt has no
+ * Only files of the caller count.  Nothing counts of a run that goes on: its newest attempt has no
  * end, and was heard of in the last day.  Folders and files are looked at again as they are
  * removed, and no link is followed. */
 #ifndef TERN_LEDGER_GC_H
@@ -14,7 +14,7 @@
 #include "core/base/err.h"
 
 /* A temporary file, a merge that was ended, and a run's folder count after this time without a
- * write; so does an attempt without an end, which another machine may still own. */
+ * write. So does an attempt without an end, which another machine may still own. */
 enum { TERN_LEDGER_GC_REST_S = 86400 };
 
 struct tern_ledger_garbage {
@@ -38,9 +38,9 @@ struct tern_ledger_gc_how {
  *   - run.db.bad: where the run verifies and its spools have all that the damaged file has read;
  *   - folders RUN.tmp-X of ended merges, where the run has each of their files;
  *   - runs' folders without any record.
- * What looks like one of these, but may be the only copy of something, is told as kept.  One that
- * cannot be removed holds up no other: -1 with the first error in the end.  A run that cannot be
- * read is left out with a warning. */
+ * What looks like one of these, but may be the only copy of something, is reported as kept.  One
+ * that cannot be removed holds up no other: -1 with the first error in the end.  A run that cannot
+ * be read is left out with a warning. */
 int tern_ledger_gc(const char *home, const struct tern_ledger_gc_how *how, struct tern_err *err);
 
 /* May a run of this home be tidied: is its newest attempt ended, or silent for

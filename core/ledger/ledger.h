@@ -184,8 +184,8 @@ struct tern_ledger_health {
  *    -1   not written, and `err` says why: the caller logs it and goes on,
  *     1   not written for a reason that was already reported: `err` is untouched.
  * A record that cannot be written waits in memory, up to 4 MiB, until the storage takes it. Without
- * room to wait it is lost, and so is one that still waits at the close.  An event of kind "gap"
- * gives the number of lost records and their steps.  A file system that can promise room
+ * room to wait it is lost, and a value that still waits at the close is lost, too.  An event of
+ * kind "gap" gives the number of lost records and their steps.  A file system that can promise room
  * (fallocate) keeps a little for that event.  A ledger whose folder is removed, moved or replaced
  * gets the file once more.  The calls allocate nothing after the first ones of each size.
  *
@@ -205,7 +205,7 @@ int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
 
 /* Begin a new file, making folders as needed.  `writer` names the process ([a-zA-Z0-9_.-], at most
  * 64): "run", "rank0", "metric-1234"; the same name twice makes two files, never one shared.
- * `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure; a caller that can live
+ * `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure.  A caller that can live
  * without a ledger may pass NULL to every call below, which then does nothing and returns 0. */
 struct tern_ledger_spool *tern_ledger_spool_open(const char *ledger_dir, const char *run_id,
                                                  unsigned attempt, const char *writer,
@@ -284,11 +284,12 @@ int tern_ledger_note_remove(const char *ledger_dir, const char *run_id, const ch
 
 /* ---------------------------------------------------------------- evaluations beside the run
  *
- * A checkpoint's perplexity by another process than the run's, `tern eval RUN --checkpoints`: an
- * event (eval) in the attempt that made the checkpoint, in a spool of its own as notes have.  The
- * event tells what was evaluated, how and by what.  Where it `counts`, a value of the run goes with
- * it (tern_ledger_evals), so that lists and plots have it.  The run's own evaluation of a step is
- * not replaced: then, or where it was done in another way than the run does, it does not count.
+ * A checkpoint's perplexity by another process than the run's (`tern eval RUN --checkpoints`).  It
+ * is an event (eval) in the attempt that made the checkpoint, in a spool of its own as notes have.
+ * The event tells what was evaluated, how and by what.  Where it `counts`, a value of the run goes
+ * with it (tern_ledger_evals), so that lists and plots have it.  The run's own evaluation of a step
+ * is not replaced: then it does not count.  It does not count either where it was done in another
+ * way than the run does.
  */
 
 #define TERN_LEDGER_EVALUATED "eval" /* the kind of these events */
@@ -312,7 +313,7 @@ int tern_ledger_evaluated_add(struct tern_ledger_spool *s, const struct tern_led
 
 /* ---------------------------------------------------------------- shared ledgers
  *
- * A ledger whose folder other users may write to is shared: each user has a ledger of their own in
+ * A ledger whose folder other users may write to is shared. Each user has a ledger of their own in
  * it, to which no other user writes:
  *
  *     LEDGER/u/UID/ledger.db, LEDGER/u/UID/runs/...
@@ -353,20 +354,22 @@ char *tern_ledger_user(uint32_t uid);
 int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows *out,
                       struct tern_err *err);
 /* The run that a user typed (tern_ledger_find; a whole id goes before a name), or that job `job`
- * belongs to (NULL: any), and its home (malloc'ed): of the caller's runs, else of all users'. */
+ * belongs to (NULL: any). Its home is malloc'ed. It is looked for among the caller's runs, then
+ * among all users'. */
 int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
-/* The faults of a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
- * by more than a run in it), ledger-others (others may write to a user's folder), ledger-taken (it
- * is another's) or ledger-sticky (others may rename it); `text` begins with the path. */
+/* The faults of a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read by
+ * more than a run in it) or ledger-others (others may write to a user's folder). Or it is
+ * ledger-taken (it is another's) or ledger-sticky (others may rename it); `text` begins with the
+ * path. */
 void tern_ledger_check_permissions(const char *ledger_dir,
                                    void (*put)(void *arg, const char *id, const char *text),
                                    void *arg);
 
 /* ---------------------------------------------------------------- folding
  *
- * A fold costs about as much as copying run.db: a process that folds again and again should rest
+ * A fold costs about as much as copying run.db. A process that folds again and again should rest
  * between two folds for some ten times the last one's time.
  */
 
@@ -388,13 +391,13 @@ struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *er
 struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run_id,
                                          struct tern_err *err);
 /* The catalogues of several homes in one.  Where two have a run of one id, the later home's is
- * called ID@UID there; a home that cannot be read is left out with a word. */
+ * called ID@UID there.  A home that cannot be read is left out with a word. */
 struct tern_ledger *tern_ledger_open_homes(const struct tern_ledger_rows *homes,
                                            struct tern_err *err);
 void tern_ledger_close(struct tern_ledger *l);
 
-/* A run by a name that a user may type: its id, a unique beginning of it, its name (then the newest
- * of that name), "latest" or NULL (the newest).  From the catalogue's view. */
+/* A run by a name that a user may type: its id, or a unique beginning of it.  Or its name (then the
+ * newest of that name), "latest" or NULL (the newest).  From the catalogue's view. */
 int tern_ledger_find(struct tern_ledger *catalogue, const char *typed, char run_id[TERN_ULID_SIZE],
                      struct tern_err *err);
 
@@ -475,7 +478,7 @@ struct tern_ledger_part {
 };
 struct tern_ledger_curve;
 /* 0 with a curve, which belongs to the view `l` and is freed before it; or 1, and the series is to
- * be read: of a run that is short, has a metric's steps again, or is not sound. */
+ * be read. That is of a run that is short, has a metric's steps again, or is not sound. */
 int tern_ledger_curve_open(struct tern_ledger *l, const char *metric,
                            struct tern_ledger_curve **ret_curve);
 void tern_ledger_curve_free(struct tern_ledger_curve *c);

@@ -13,7 +13,8 @@
 
 enum { MAX_ROWS = 1 << 22 };
 
-/* In a shared ledger a run is its folder's owner's, whatever its rows say; for SQL, too. */
+/* In a shared ledger the owner of a run's folder owns the run, whatever its rows say; in SQL, too.
+ */
 static void tell_owners(sqlite3 *db, const char *ledger_dir)
 {
     struct tern_buf b = {0};

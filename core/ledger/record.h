@@ -1,5 +1,5 @@
-/* A frame's payload as a struct, and back.  Fields in the order of the struct's below: numbers as
- * u64 (signed ones in two's complement, reals by their IEEE 754 bits), texts as u32 length (all
+/* A frame's payload as a struct, and back.  Fields are in the order of the struct's below.  Numbers
+ * are u64 (signed ones in two's complement, reals by their IEEE 754 bits), texts u32 length (all
  * ones for NULL) and bytes.  A step is: step, count, then name and value for each.
  *
  *     RUN         name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns

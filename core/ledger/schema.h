@@ -1,8 +1,8 @@
 /* The SQL of run.db and ledger.db.  `sqlite3 run.db .schema` shows it to people, so the comments
  * stand inside.
  *
- * SQLite 3.26 (RHEL 8) takes it, and every statement of this room: types are held by CHECKs and not
- * by STRICT, there is no iif, and every ON CONFLICT .. DO UPDATE names its columns. */
+ * SQLite 3.26 (RHEL 8) takes it, and every statement of this room. CHECKs hold the types, not
+ * STRICT; there is no iif, and every ON CONFLICT .. DO UPDATE names its columns. */
 #ifndef TERN_LEDGER_SCHEMA_H
 #define TERN_LEDGER_SCHEMA_H
 

@@ -149,8 +149,8 @@ int tern_ledger_spool_begin_file(struct tern_ledger_spool *s, struct tern_err *e
 
 /* ---------------------------------------------------------------- durability */
 
-/* Records since the durable mark, read back from the file that cannot be trusted any more and
- * written to a new one under the same seqs: folding takes each once. */
+/* Records since the durable mark are read back from the file that cannot be trusted any more. They
+ * are written to a new one under the same seqs: folding takes each once. */
 static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
 {
     off_t from = s->durable.offset, len = s->end.offset - from;

@@ -16,7 +16,7 @@ static const char *const contents[] = {
     NULL,
 };
 
-/* Rows of no run that it was told. */
+/* Rows of no run that is in the table source. */
 static const char sql_strange[] =
     "SELECT count(*) FROM (SELECT id FROM run UNION ALL SELECT run_id FROM attempt UNION ALL"
     " SELECT run_id FROM checkpoint) WHERE id NOT IN (SELECT run_id FROM source)";
@@ -47,7 +47,7 @@ static bool source_of(sqlite3 *db, const char *run_id, struct tern_ledger_db_sta
     return has;
 }
 
-/* Of a run.db that changed since, or cannot be read, the catalogue is no judge: readers look into
+/* The catalogue is no judge of a run.db that changed since, or cannot be read. Readers look into
  * that again, and the run's own check tells of it. */
 static int compare_run(struct look *l, const char *run_id, struct tern_err *err)
 {

@@ -138,9 +138,8 @@ int main(int argc, char **argv)
 {
     static const struct tern_opt opts[] = {
         {"stdin", 0, TERN_OPT_FLAG, .to.flag = &from_stdin,
-         .help =
-             "go on with lines of standard input, each like the arguments of one call; other lines "
-             "are counted; values that cannot be taken make its status 2"},
+         .help = "go on with lines of standard input, each like the arguments of one call. Other "
+                 "lines are counted; values that cannot be taken make its status 2"},
         {0},
     };
     static const struct tern_cmd cmd = {

@@ -1,5 +1,5 @@
-/* tern orphan: tern-task starts it on a rank's node when the supervisor is silent; tern run, as a
- * watcher, on nodes of a job of spares. */
+/* tern orphan: tern-task starts it on a rank's node when the supervisor is silent. tern run starts
+ * it as a watcher on nodes of a job of spares. */
 #include "cmd/cmd.h"
 
 #include "core/run/orphan.h"
@@ -25,11 +25,11 @@ int main(int argc, char **argv)
         .summary = "queue a job again whose batch script's node does not answer",
         .about =
             "Started by tern-task on a rank's node when the supervisor has not answered for some "
-            "seconds (TERN_RUN_BEACON); with --watch by tern run on other nodes of a job of "
-            "spares.  Returns when the supervisor or its node answers.  When "
-            "neither answers, one of the job's other nodes queues the job again. It does this at "
-            "once if the caller may set the node DOWN, else (for a job of spares) after Slurm has "
-            "declared the node down.  A job of spares that cannot be queued again is ended.",
+            "seconds (TERN_RUN_BEACON). With --watch it is started by tern run on other nodes of a "
+            "job of spares.  Returns when the supervisor or its node answers.  When neither "
+            "answers, one of the job's other nodes queues the job again. It does this at once if "
+            "the caller may set the node DOWN. Else (for a job of spares) it does so after Slurm "
+            "has declared the node down.  A job of spares that cannot be queued again is ended.",
         .opts = opts,
         .run = run,
     };

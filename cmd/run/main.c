@@ -51,10 +51,10 @@ static const struct tern_opt opts[] = {
              "--tern-restarts, else launch.restarts"},
     {"trial", 0, TERN_OPT_INT, "STEPS", .to.integer = &trial_steps,
      .help = "only so many steps of tern's own trainer, as a run of its own that leaves this one's "
-             "checkpoints and values alone; prints tokens a second and memory"},
+             "checkpoints and values alone. Prints tokens a second and memory"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
      .help = "go on from checkpoints of another model, precision, data, seed, batch, optimizer or "
-             "schedule; or from a copy in checkpoint.mirror of a run that is not known here"},
+             "schedule. Or go on from a copy in checkpoint.mirror of a run that is not known here"},
     {"kind", 0, TERN_OPT_TEXT, "train|smoke", "train", .to.text = &kind,
      .help = "what the ledger calls its attempts; `tern cluster smoke` makes those of the other "
              "kind"},
@@ -71,8 +71,8 @@ static const struct tern_opt opts[] = {
     {"step", 0, TERN_OPT_TEXT, "JOB.STEP", .to.text = &step_word,
      .help = "with --check, --nodes and --ntasks: as this step, which has so much time"},
     {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
-     .help = "only draw which ranks would be where, what their groups cross, and how they would be "
-             "launched: in this job, on this machine, or on nodes that are assumed"},
+     .help = "only draw the places of ranks, the switches between them, and their launch: in this "
+             "job, on this machine, or on nodes that are assumed"},
     {"cluster", 'c', TERN_OPT_TEXT, "CLUSTER", .to.text = &cluster,
      .help = "with --check: judge by the nodes of this layout (cluster.yaml) or virtual cluster; "
              "with --explain, outside a job: draw them, and its switches"},
@@ -172,8 +172,8 @@ static int find_machines(const struct tern_recipe *r, struct tern_check_options 
     return rc;
 }
 
-/* At a submission with --tern alone: tern submit has told it already, and a step is of its own job.
- */
+/* At a submission with --tern alone: tern submit has reported them already, and a step is a part of
+ * its own job. */
 static void tell_of_others(const struct tern_recipe *r)
 {
     struct tern_run_ids ids = {0};

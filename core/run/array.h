@@ -34,8 +34,8 @@ void tern_run_array_free(struct tern_run_array *a);
 /* "optimizer.lr=1e-4,batch.global=64", malloc'ed: what member `i` sets. */
 char *tern_run_array_describe(const struct tern_run_array *a, size_t i);
 
-/* The recipe at `path` (absolute) with `settings`, as member `i` of the array has it; what the
- * member sets is added to `settings`, in texts that live as long as `a`.  Without keys it is
+/* The recipe at `path` (absolute) with `settings`, as member `i` of the array has it.  The member's
+ * own settings are added to `settings`, in texts that live as long as `a`.  Without keys it is
  * tern_recipe_load. */
 struct tern_recipe *tern_run_array_load(struct tern_run_array *a, size_t i, const char *path,
                                         struct tern_opt_list *settings, struct tern_err *err);

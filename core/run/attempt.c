@@ -60,7 +60,7 @@ bool tern_run_attempt_uses_rendezvous(const struct tern_run_attempt *a)
     if (!a->place.slurm)
         return true;
     /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay when a step of several
-     * groups has ended, and srun_hang.h takes half a minute to detect it. */
+     * groups has ended. srun_hang.h takes half a minute to detect it. */
     return a->o->recipe->launch.with == TERN_LAUNCH_SRUN &&
            !tern_run_attempt_by_mpi(a) && /* MPI's own launcher connects them */
            a->place.nodes * a->place.ranks_per_node <= RENDEZVOUS_RANKS &&

@@ -15,10 +15,9 @@ int64_t tern_run_workers(const struct tern_recipe *r, const struct tern_place *p
 int tern_run_command_fill(const struct tern_run_attempt *a, char ***out, struct tern_err *err);
 
 /* srun's options for workload.container, NULL-ended, in `v` (room for TERN_RUN_CONTAINER_OPTIONS +
- * 1):
- * --container-image; --container-mounts of the folders that the run writes, of the recipe's folder
- * and of tern-inside, each under its own path; --container-workdir.  They are options of pyxis
- * (https://github.com/NVIDIA/pyxis); srun refuses them without it.  v[0] is NULL without a
+ * 1).  They are --container-image and --container-workdir.  --container-mounts has the folders that
+ * the run writes, the recipe's folder and tern-inside, each under its own path.  They are options
+ * of pyxis (https://github.com/NVIDIA/pyxis); srun refuses them without it.  v[0] is NULL without a
  * container. */
 enum { TERN_RUN_CONTAINER_OPTIONS = 3 };
 int tern_run_command_container(const struct tern_run_attempt *a, char **v, struct tern_err *err);

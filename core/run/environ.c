@@ -50,7 +50,7 @@ static int64_t tensor(const struct tern_recipe *r)
     return r->launch.mapping == TERN_MAPPING_BLOCK ? 1 : r->parallel.tensor;
 }
 
-/* What this process knows of a rank: the node from this one, the rest from the recipe. */
+/* Find the facts of a rank: its node's are this node's, the rest is in the recipe. */
 static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f,
                       struct tern_err *err)
 {

@@ -2,7 +2,7 @@
  * tern-tasks as its children.  In a job srun has them, and their logs show which one stays
  * (srun_hang.h).
  *
- * A tern-task that a signal stopped is continued: it has no work that a person could want to hold,
+ * A tern-task that a signal stopped is continued.  It has no work that a person could want to hold,
  * and its program knows nothing of it.  A rank of the trainer that has not ended long after all the
  * others have is ended, and the attempt is repeated. */
 #ifndef TERN_RUN_FROZEN_H

@@ -1,5 +1,5 @@
-/* Renews a lease while the supervisor is busy before the ranks start: digests of inputs, preflight
- * checks of a minute and more, waits for the controller.  While ranks work, the watch does it
+/* Renews a lease while the supervisor is busy before the ranks start.  Digests of inputs, preflight
+ * checks and waits for the controller may take minutes.  While ranks work, the watch does it
  * (watch.h). */
 #ifndef TERN_RUN_HEARTBEAT_H
 #define TERN_RUN_HEARTBEAT_H

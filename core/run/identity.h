@@ -14,8 +14,8 @@ enum { TERN_RUN_IDS = 16 }; /* in a job's Comment; a job of more runs forgets th
 /* The job's Comment `text` with the run in front, then other runs of the job, then the user's
  * words; malloc'ed. */
 char *tern_run_comment_with(const char *text, const char *id);
-/* Which run of the Comment is this attempt's: the one of the same name and recipe file that has no
- * living attempt here, else one that has no attempt yet.  a->id stays when there is none. */
+/* Which run of the Comment is this attempt's?  It is the one of the same name and recipe file that
+ * has no living attempt here, else one that has no attempt yet.  a->id stays when there is none. */
 int tern_run_comment_choose(struct tern_run_attempt *a, const char *text, struct tern_err *err);
 
 /* Put the run's id into the job's Comment, so that squeue finds it (and sacct, where slurm.conf has

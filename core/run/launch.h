@@ -30,7 +30,7 @@ struct tern_run_ranks {
 
 /* The arguments of the ranks' common command line, NULL-ended: the launcher's, then the program's.
  * Freed with tern_recipe_words_free.  `hosts`: a file with the host of each rank, in their order,
- * or NULL for the job's own order; srun needs its name in SLURM_HOSTFILE, too. */
+ * or NULL for the job's own order.  srun needs its name in SLURM_HOSTFILE, too. */
 char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, const char *hosts,
                           struct tern_err *err);
 
@@ -39,7 +39,7 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
                          struct tern_err *err);
 /* Pass `sig` on to every rank. */
 void tern_run_ranks_signal(struct tern_run_ranks *r, int sig);
-/* End the rest of a step whose srun was killed: no other process ends it, and the next step on
+/* End the rest of a step whose srun was killed. No other process ends it, and the next step on
  * these nodes would wait for it. */
 void tern_run_ranks_leftover(const struct tern_run_ranks *r);
 /* wait(2)'s of child `i`, after `asked` was passed on: mpirun's 1 becomes the

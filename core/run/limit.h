@@ -6,10 +6,9 @@
  * that does not answer must delay neither signals nor heartbeats.
  *
  * A suspended job (scontrol suspend, gang scheduling) gets a later end from Slurm when it is
- * resumed. A gap between two ticks shows that: what is known of the end is then too early, and the
- * ranks are not stopped before a query that began after the gap has an answer.  A query without an
- * answer leaves the known end as it is: a controller that is down ends no job and gives none more
- * time.
+ * resumed. A gap between two ticks shows that: the end that is known is then too early.  The ranks
+ * are not stopped before a query that began after the gap has an answer.  A query without an answer
+ * leaves the known end as it is: a controller that is down ends no job and gives none more time.
  *
  * For tern's own trainer alone: what another program does on an unexpected signal is not known.
  */

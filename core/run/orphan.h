@@ -17,7 +17,7 @@
 #include "core/base/err.h"
 
 /* Runs on a rank's node, with the environment of a rank.  Returns 0 when the supervisor or its node
- * answers, or the job has been queued again or has ended; -1 when this cannot be found out from
+ * answers, or the job has been queued again or has ended.  -1 when this cannot be found out from
  * here.  A caller that gets no answer of the supervisor afterwards calls it again. */
 int tern_run_orphan(struct tern_err *err);
 

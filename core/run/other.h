@@ -19,7 +19,7 @@ void tern_run_ids_free(struct tern_run_ids *ids);
 
 /* Warn of the caller's jobs that wait or run with one of these runs, and tell the dependency that
  * would be right, behind `before`; NULL: the caller's options are not known, and may have it.  For
- * at most a few seconds; nothing is told when Slurm does not answer. */
+ * at most a few seconds; without an answer of Slurm nothing is printed. */
 void tern_run_other_tell(const struct tern_run_ids *ids, const char *before);
 
 #endif

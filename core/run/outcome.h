@@ -19,8 +19,8 @@ struct tern_run_facts {
     char ended[300]; /* why the run is done with that checkpoint before its last step; "": it is not
                       */
     bool srun_hang;  /* srun had to be ended after its step (srun_hang.h): `status` means nothing */
-    /* The message of rank 0, "" for none: why it failed; after a good end, why the run was complete
-     * with the checkpoint that it resumed from. */
+    /* The message of rank 0, "" for none: why it failed. After a good end it says why the run was
+     * complete with the checkpoint that it resumed from. */
     char said[300];
     int64_t resumed; /* that checkpoint's step; -1 for none */
     /* Which rank was killed for memory, or ended after a process of it was, and where; "": none. */
@@ -32,9 +32,9 @@ struct tern_run_facts {
  *
  * The trainer's own statuses are taken as they are (0, 2, 75, 76, 77).  But 0 needs a checkpoint of
  * the last step, since srun gives 0 after losing tasks, too.  A signal, a lost node, a frozen rank
- * or a kill for memory is a reason outside the run: 75.  So is the loss of the ranks' status with
- * srun, unless the checkpoint shows that they were done.  Any other status of a workload is passed
- * on. */
+ * or a kill for memory is a reason outside the run: 75.  The loss of the ranks' status with srun is
+ * one, too, unless the checkpoint shows that they were done.  Any other status of a workload is
+ * passed on. */
 void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig);
 
 /* Ends without ranks to judge: fill outcome, status and why of `result`.  requeue.c alone changes

@@ -32,8 +32,8 @@ double tern_run_median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Seconds a step at point i: its value; for a workload that reports none, the time since the values
- * before it, 0 for values that came together; -1: not known. */
+/* Seconds a step at point i: its value. For a workload that reports none it is the time since the
+ * values before it, 0 for values that came together; -1: not known. */
 static double seconds_at(const struct tern_ledger_series *s, size_t i, bool by_clock)
 {
     if (!by_clock)
@@ -123,7 +123,7 @@ static double seconds_to_publish(const struct tern_ledger_rows *made,
     return longest;
 }
 
-/* Of the newest attempt on this number of ranks that has a save: one that goes on makes its first
+/* Of the newest attempt on this number of ranks that has a save. One that goes on makes its first
  * save late, and the others of them took as long. */
 static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
                           const struct tern_ledger_series *steps,

@@ -34,10 +34,10 @@ int64_t tern_run_pace_need(const struct tern_run_pace *p);
 int64_t tern_run_pace_warn(const struct tern_run_pace *p, int64_t seconds);
 
 /* Seconds for the rest of the run, with a tenth more for work beside the steps, and the time of the
- * warning; 0 when the pace is not known or no step is left. */
+ * warning. 0 when the pace is not known or no step is left. */
 int64_t tern_run_pace_left(const struct tern_run_pace *p, const struct tern_recipe *r);
 
-/* TERN_USAGE when not one step of that pace fits before the warning of a job that has `seconds`; 0
+/* TERN_USAGE when not one step of that pace fits before the warning of a job that has `seconds`. 0
  * when one does, or when the pace is not known or there is no limit. */
 int tern_run_pace_fits(const struct tern_run_pace *p, int64_t seconds, struct tern_err *err);
 

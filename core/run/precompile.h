@@ -1,9 +1,9 @@
 /* Graphs compiled before a workload trains: once for a recipe and layout, then found again.
  *
- * Compilers for fixed graphs (neuronx-cc) take an hour for what training then takes seconds for, so
- * `workload.precompile.command` (neuron_parallel_compile ...) runs first, as an attempt of its own
- * kind, on the same nodes with the same degrees.  Its output goes to <cache>/<key>/, where <key>
- * is a digest of all that may change a graph:
+ * Compilers for fixed graphs (neuronx-cc) take an hour for a graph that training then runs in
+ * seconds.  So `workload.precompile.command` (neuron_parallel_compile ...) runs first, as an
+ * attempt of its own kind, on the same nodes with the same degrees.  Its output goes to
+ * <cache>/<key>/, where <key> is a digest of all that may change a graph:
  *
  *     the words of workload.command and workload.precompile.command, and the container
  *     workload.precompile.steps
@@ -33,8 +33,8 @@ struct tern_run_precompile {
     bool complete;
 };
 
-/* Find or make the cache's folder for an attempt like `a`, of which o and place are known (its
- * nodes without spares), and set it in the environment.  Does nothing without workload.precompile.
+/* Find or make the cache's folder for an attempt like `a`, and set it in the environment.  Of `a`,
+ * o and place are known (its nodes without spares).  Does nothing without workload.precompile.
  */
 int tern_run_precompile_open(struct tern_run_precompile *p, const struct tern_run_attempt *a,
                              struct tern_err *err);

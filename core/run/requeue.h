@@ -1,6 +1,6 @@
 /* Queues the job again when Slurm ended an attempt (orphan.c does when the supervisor's node died,
- * run.c when too few nodes are good), and records the end of earlier attempts that
- * could not record it themselves. */
+ * run.c when too few nodes are good). It also records the end of earlier attempts that could not
+ * record it themselves. */
 #ifndef TERN_RUN_REQUEUE_H
 #define TERN_RUN_REQUEUE_H
 

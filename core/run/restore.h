@@ -1,7 +1,8 @@
 /* A run whose checkpoint.dir has no good checkpoint any more goes on from the newest complete copy
- * in checkpoint.mirror, a folder or a bucket (core/retain/restore.h), as the same run.  So does one
- * whose newest there is damaged, if a copy is newer than the good ones, and not newer than it: what
- * a person removed does not come back.
+ * in checkpoint.mirror.  The mirror is a folder or a bucket (core/retain/restore.h), and the run
+ * stays the same.  A run whose newest checkpoint there is damaged does so, too, if a copy is newer
+ * than the good ones, but not than that one.  A checkpoint that a person removed does not come
+ * back.
  *
  * Copies of which run?  Of the one that run.id in checkpoint.dir names.  Without it, of the newest
  * run in the ledger that made checkpoints there.  Else of any run, unless the ledger says that it

@@ -106,8 +106,8 @@ static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
     return 1;
 }
 
-/* Why nodes could not be had for the job, as the program that starts nodes has noted it: the
- * attempt that comes of it has it in the ledger. */
+/* Why nodes could not be had for the job, as the program that starts nodes has noted it. The next
+ * attempt has the reason in the ledger. */
 static void note_capacity(const struct supervisor *s, struct tern_run_attempt *a)
 {
     struct tern_slurm_job *job = NULL;

@@ -1,16 +1,16 @@
 /* The supervisor: takes a recipe through its attempts and accounts for them in the ledger.
  *
- * It runs in the batch script (or by hand on one machine), takes the lease on the run's
- * checkpoints, writes the run and its attempt to the ledger, launches the ranks, passes signals on
- * to them, folds the ledger while they work, and says at the end what became of it.  The ranks are
- * tern's own trainer or whatever `workload.command` names; under Slurm they are one srun step, else
- * processes of this machine.
+ * It runs in the batch script (or by hand on one machine).  It takes the lease on the run's
+ * checkpoints, writes the run and its attempt to the ledger, and launches the ranks.  It passes
+ * signals on to them, folds the ledger while they work, and reports the end and its reason.  The
+ * ranks are tern's own trainer or whatever `workload.command` names; under Slurm they are one srun
+ * step, else processes of this machine.
  *
- * After an attempt that ended for a reason outside the run (75), another one begins: on good nodes
- * of the job, if enough are left, else in the same job after it was queued again.  The run ends
- * after three attempts in a row without a newer checkpoint, unless a lost node excuses them.  The
- * process belongs to the supervisor meanwhile: its signals are blocked and read, its children are
- * waited for.
+ * After an attempt that ended for a reason outside the run (75), another one begins.  It runs on
+ * good nodes of the job, if enough are left, else in the same job after it was queued again.  The
+ * run ends after three attempts in a row without a newer checkpoint, unless a lost node excuses
+ * them.  The process belongs to the supervisor meanwhile: its signals are blocked and read, its
+ * children are waited for.
  */
 #ifndef TERN_RUN_RUN_H
 #define TERN_RUN_RUN_H

@@ -6,8 +6,8 @@
  * TERN_TASK_BEACON_OVER_S later.  A rank that was killed with its slurmstepd leaves neither: srun
  * is ended when others have ended and it is silent.
  *
- * The threads of srun's PMIx plugin (Slurm 22.05; seen once in 4 to 40 times with steps of a
- * heterogeneous job) may deadlock once the step is over; the job would hold its nodes until its
+ * The threads of srun's PMIx plugin (Slurm 22.05) may deadlock once the step is over.  It was seen
+ * once in 4 to 40 times with steps of a heterogeneous job.  The job would hold its nodes until its
  * time limit.  So a child queries the controller now and then whether the step still exists.  A
  * child, as a controller that does not answer must delay neither signals nor heartbeats.
  *
@@ -16,8 +16,8 @@
  * ended here.
  *
  * Ranks of the trainer end together.  A rank whose log does not end when those of others have may
- * be that of a stopped tern-task: the step is continued, which does nothing to processes that run.
- * After TERN_RUN_FROZEN_LEFT_S the step is ended.
+ * be that of a stopped tern-task.  So the step is continued, which does nothing to processes that
+ * run. After TERN_RUN_FROZEN_LEFT_S the step is ended.
  *
  * The same query finds an srun whose step does not exist yet: other steps have the nodes, or the
  * nodes are not ready.  Likewise an mpirun, whose daemons are such a step.

@@ -132,8 +132,8 @@ static void fold_ended(struct folder *f, int status)
     f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
 }
 
-/* A fold may be killed at any moment.  A child that writes event files gets a while: a TensorBoard
- * that has read what it wrote and did not note would find other bytes there. */
+/* A fold may be killed at any moment.  A child that writes event files gets a while.  Else a
+ * TensorBoard may have read bytes that the child did not note, and would find other bytes there. */
 static void end_folder(struct folder *f, bool writes_events)
 {
     const int64_t deadline = tern_clock_boot_ns() + (writes_events ? EVENTS_S * second : 0);
@@ -168,7 +168,7 @@ void tern_run_watch_last_fold(const char *ledger_dir, const char *tensorboard, c
 }
 
 /* A child that has ended and is to be waited for; 0: none.  Outside Slurm the processes that a rank
- * has started are ended with it, as in a step of Slurm: its workers have memory, devices and ports
+ * has started are ended with it, as in a step of Slurm.  Its workers have memory, devices and ports
  * that the next attempt needs.  Until the rank is waited for, its pid names its group. */
 static pid_t ended(const struct tern_run_ranks *r)
 {

@@ -25,7 +25,7 @@ static const int64_t second = 1000000000;
 enum {
     TICK_MS = 200,
     AGAIN_S = 30, /* until a step that ended is started again */
-    END_S = 5,    /* for srun, when the watchers were told to end */
+    END_S = 5,    /* for srun, when the watchers have got the signal to end */
     STOP_S = 15,  /* for the child, which asks the controller (10 s when that is dead) */
 };
 

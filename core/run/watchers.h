@@ -1,10 +1,10 @@
 /* Processes on other nodes that notice the death of this one.
  *
- * A job with spare nodes (launch.spares) is submitted with --no-kill: when the node of its batch
+ * A job with spare nodes (launch.spares) is submitted with --no-kill.  When the node of its batch
  * script dies, Slurm leaves it RUNNING with nothing in it.  So a small step beside the ranks' runs
- * `tern orphan --watch` on a few of the job's other nodes, spares included, from the first attempt
- * to the last.  It depends neither on the launcher of the ranks nor on their container, nor on
- * whether an attempt uses more than one node.
+ * `tern orphan --watch` on a few of the job's other nodes, spares included.  It lasts from the
+ * first attempt to the last.  It depends neither on the launcher of the ranks nor on their
+ * container, nor on whether an attempt uses more than one node.
  *
  * Without spares Slurm itself ends the job; ranks on other nodes are faster (core/task/beacon.h).
  */

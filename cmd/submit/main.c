@@ -449,12 +449,12 @@ static const struct tern_cmd cmd = {
     .name = "submit",
     .args = "RECIPE [-- SBATCH-OPTION...]",
     .summary = "write and submit the right sbatch line for a recipe",
-    .about = "Checks the recipe, then runs sbatch with the nodes and ranks that it needs, with "
-             "requeueing, one output file for all attempts, and a warning before the time limit, "
-             "so that the run stops with a checkpoint. Options after -- go to sbatch and have "
-             "precedence. The job's Comment is the run's id, with your --comment behind it: squeue "
-             "-o %k shows it, and so does "
-             "sacct -o comment if slurm.conf has AccountingStoreFlags=job_comment.",
+    .about =
+        "Checks the recipe, then runs sbatch with the nodes and ranks that it needs. The job has "
+        "requeueing, one output file for all attempts, and a warning before the time limit, so "
+        "that the run stops with a checkpoint. Options after -- go to sbatch and have precedence. "
+        "The job's Comment is the run's id, with your --comment behind it. squeue -o %k shows it, "
+        "and so does sacct -o comment if slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"
                 "  tern submit run.yaml -N 16 --dry-run -c cluster.yaml   # on a laptop\n"
                 "  tern submit run.yaml -N 4 --array optimizer.lr=1e-4,2e-4\n"

@@ -19,17 +19,18 @@ int main(int argc, char **argv)
         .name = "task",
         .args = "PROGRAM [ARGUMENT...]",
         .summary = "run one rank's program, keep its output and its metrics",
-        .about = "`tern run` starts every rank with `tern task`. It passes the program's output on "
-                 "unchanged. It also keeps the output, with time and stream, in the log that `tern "
-                 "logs` shows (TERN_RUN_LOGS, TERN_LOG_BYTES). It records the values in the output "
-                 "in the ledger, by the recipe's workload.metrics.  Under `tern run` it also sets "
-                 "the variables that the rank's node and place need (`tern env --explain`).\n\nThe "
-                 "program may also write lines like 'step=7 loss=2.31' or 'step=100 "
-                 "checkpoint=DIR' to the descriptor TERN_METRIC_FD, or to the file "
-                 "TERN_METRIC_FILE (the same pipe, for processes whose parent closes descriptors, "
-                 "such as torchrun's workers); a line of up to 4096 bytes is never mixed with "
-                 "another.\n\nThe exit status is the program's; when a signal ends it, the same "
-                 "signal ends tern-task. Signals to the process group reach the program directly.",
+        .about =
+            "`tern run` starts every rank with `tern task`. It passes the program's output on "
+            "unchanged. It also keeps the output, with time and stream, in the log that `tern "
+            "logs` shows (TERN_RUN_LOGS, TERN_LOG_BYTES). It records the values in the output "
+            "in the ledger, by the recipe's workload.metrics.  Under `tern run` it also sets "
+            "the variables that the rank's node and place need (`tern env --explain`).\n\nThe "
+            "program may also write lines like 'step=7 loss=2.31' or 'step=100 checkpoint=DIR' to "
+            "the descriptor TERN_METRIC_FD, or to the file TERN_METRIC_FILE. The file is the same "
+            "pipe, for processes whose parent closes descriptors, such as torchrun's workers. A "
+            "line of up to 4096 bytes is never mixed with another.\n\nThe exit status is the "
+            "program's; when a signal ends it, the same signal ends tern-task. Signals to the "
+            "process group reach the program directly.",
         .examples = "  srun tern task python3 train.py\n"
                     "  echo step=7 loss=2.31 >$TERN_METRIC_FILE\n",
         .args_min = 1,

@@ -1,14 +1,14 @@
 /* Does the supervisor's node still run?
  *
- * When the node of the batch script dies, no process is left to report it to Slurm; with --no-kill
+ * When the node of the batch script dies, no process is left to report it to Slurm.  With --no-kill
  * the job stays RUNNING, empty, until its limit.  So tern-task of the first rank of some other
  * nodes queries the supervisor by UDP every few seconds, and the supervisor answers.  A supervisor
  * that is busy or stopped does not answer either; `tern orphan` finds out what its silence means
  * (core/run/orphan.h).
  *
  * In the other direction every rank of a step sends a sign of life now and then, and its end.  When
- * slurmstepd has been killed, srun is told of neither (core/run/srun_hang.h).  Signs do not depend
- * on logs or storage.  Where no message gets through, nothing is concluded.
+ * slurmstepd has been killed, srun hears of neither (core/run/srun_hang.h).  Signs do not depend on
+ * logs or storage.  Where no message gets through, nothing is concluded.
  *
  * By the same way a rank whose storage hangs reports at its end what is not in the ledger.
  */

@@ -263,7 +263,7 @@ void tern_task_feed_leave(struct tern_task_feed *f, const struct tern_task_feed_
     for (int i = 0; i < 2; i++)
         for (size_t at = i ? 0 : from; at < sides[i]->len; at += sizeof p + p.len) {
             const char *data = piece_at(sides[i], at, &p);
-            if (i || at != from) /* that piece's is told already */
+            if (i || at != from) /* that piece's is reported already */
                 tell(to, &p.before);
             if (p.len)
                 to->take(to->self, p.wall_ns, p.stream, data, p.len);

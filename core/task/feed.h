@@ -40,7 +40,7 @@ void tern_task_feed_put(struct tern_task_feed *f, int64_t wall_ns, char stream, 
  * false. */
 bool tern_task_feed_close(struct tern_task_feed *f, int patience_ms);
 /* After that: the consumer takes no more.  All that it has not taken goes to take() and lost() of
- * `to`, in the caller's thread: first the piece that it is busy with, if any. */
+ * `to`, in the caller's thread.  The piece that it is busy with comes first, if any. */
 void tern_task_feed_leave(struct tern_task_feed *f, const struct tern_task_feed_taker *to);
 
 #endif

@@ -18,9 +18,9 @@
 
 enum { TERN_TASK_MARKER_MAJOR = 1, TERN_TASK_MARKER_MINOR = 1 };
 
-/* 0 when the job has no --tern, when this is no task of a node (salloc's own shell), and when the
- * marker is of this task.  -1 with TERN_TEMPFAIL when the plugin is missing on the node or of
- * another major version.  `report`: log when its minor version differs. */
+/* 0 when the job has no --tern, or when this is no task of a node (salloc's own shell).  0 also
+ * when the marker is of this task.  -1 with TERN_TEMPFAIL when the plugin is missing on the node or
+ * of another major version.  `report`: log when its minor version differs. */
 int tern_task_check_marker(bool report, struct tern_err *err);
 
 #endif

@@ -88,8 +88,8 @@ struct tern_task_memory tern_task_memory_read(const char *root)
     return m;
 }
 
-/* Did the program end badly?  Not as it was told to, which is how the other ranks of a job end
- * whose first was killed. */
+/* Did the program end badly?  An end after a signal to end is not: the other ranks of a job get one
+ * when the first was killed. */
 static bool ended_badly(int wait_status, bool told)
 {
     const int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;

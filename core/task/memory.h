@@ -17,9 +17,10 @@ struct tern_task_memory {
 struct tern_task_memory tern_task_memory_read(const char *root);
 
 /* Why a rank's program ended, into `to` and to the log, when its cgroup has killed for memory since
- * `before`: the program, or a process that it needed (a data loader's worker, a child of torchrun
- * or of a script), after which it ended by itself.  `to` is unchanged otherwise, and after a good
- * end. `wait_status`: wait(2)'s; `told`: it had been told to end. */
+ * `before`.  The cgroup killed the program, or a process that it needed, after which it ended by
+ * itself.  Such a process is a data loader's worker, or a child of torchrun or of a script.  `to`
+ * is unchanged otherwise, and after a good end. `wait_status`: wait(2)'s; `told`: it had got a
+ * signal to end. */
 void tern_task_memory_words(const struct tern_task_memory *before, int wait_status, bool told,
                             int64_t rank, const char *node, char *to, size_t size);
 

@@ -7,7 +7,7 @@
  *
  * Signals: slurmstepd, orted and the supervisor signal all processes of a rank or its process
  * group, in which the program stays.  So the program gets a signal once, directly; tern-task gets
- * it, too, and ignores it.  When tern-task is killed, so is the program.
+ * it, too, and ignores it.  When tern-task is killed, the program is killed, too.
  */
 #ifndef TERN_TASK_TASK_H
 #define TERN_TASK_TASK_H

@@ -1,6 +1,6 @@
-/* Read-ahead of sets at s3:// and https://: threads read the samples of later steps, into nothing,
- * so that their blocks lie in the cache (core/store/reader.h) when the step reads them.  Sets on
- * disk need none: the kernel reads ahead. */
+/* Read-ahead of sets at s3:// and https://.  Threads read the samples of later steps, into nothing.
+ * So their blocks lie in the cache (core/store/reader.h) when the step reads them.  Sets on disk
+ * need none: the kernel reads ahead. */
 #include "core/train/state.h"
 
 #include "core/base/str.h"
@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Each sample may need a block of its own, of 1 MiB: as many as may wait for the network at once,
- * and what a cache of 16 GiB has room for with 64 ranks on the node. */
+/* Each sample may need a block of its own, of 1 MiB. As many may wait for the network at once, and
+ * a cache of 16 GiB has room for them with 64 ranks on the node. */
 enum { THREADS = 4, SAMPLES = 128 };
 
 struct train_ahead {

@@ -1,7 +1,7 @@
 /* When checkpoints are saved: one at a time, in the background where there is a staging.
  *
  * A save that is begun at a step's end goes on beside the next steps.  Each step's agreement
- * (tern_train_agree_step) says whether all ranks have done their part of the save's stage; if so,
+ * (tern_train_agree_step) says whether all ranks have done their part of the save's stage.  If so,
  * all go on to the next stage at the end of that step.  The last save of a run or an attempt is
  * waited for. */
 #include "core/train/state.h"

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Bytes of gradients that are worth a sum of their own, as PyTorch's first bucket: fewer cost their
+/* Bytes of gradients that are worth a sum of their own, as PyTorch's first bucket. Fewer cost their
  * rounds rather than their bytes, and wait for the next bucket. */
 enum { SUM_BYTES = 1 << 20 };
 
@@ -236,8 +236,8 @@ void *tern_train_params_at(const struct train_weights *w, uint64_t offset, enum 
     return w->bf16 ? (void *)(w->bf16 + offset) : w->params + offset;
 }
 
-/* The master copy's rows `w` of a part, rounded: to the nearest, or at random by seed, step, tensor
- * and element alone, so that every layout and a resumed run round the same. */
+/* The master copy's rows `w` of a part, rounded to the nearest, or at random by seed, step, tensor
+ * and element alone. So every layout and a resumed run round the same. */
 static void round_rows(struct train *t, const struct tern_model_part *p, const struct train_rows *w)
 {
     const struct train_optimizer *o = &t->optimizer;

@@ -3,7 +3,7 @@
 
 #include "core/base/clock.h"
 
-/* A stage has one link to the next one and one from the last one, in each direction: links are
+/* A stage has one link to the next one and one from the last one, in each direction.  Links are
  * made by turns, so that no rank is in two of a turn.  In a ring of an odd number of stages the one
  * that closes it meets both the first turn's and the second's. */
 enum { TURNS = 3, PARTS = 5 + 2 * TURNS };

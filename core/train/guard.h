@@ -33,7 +33,7 @@ void tern_train_guard_init(struct tern_train_guard *g, const struct tern_recipe 
  * the reason, and the step is counted.
  *
  * A spike is more than `spike` standard deviations above the mean of the last `window` steps, once
- * there are as many.  It enters the window as the largest value that would be none: one spike does
+ * there are as many.  It enters the window as the largest value that would be none.  One spike does
  * not blind the guard, and a level that has risen for good is let through in time. */
 bool tern_train_guard_judge(struct tern_train_guard *g, double loss, double norm,
                             char why[TERN_TRAIN_WHY]);

@@ -1,5 +1,5 @@
-/* checkpoint.every: auto.  Steps between checkpoints, from what a save costs here and how often
- * nodes fail: sqrt(2 x cost x M), with M the mean time between failures of the run's nodes (Young,
+/* checkpoint.every: auto.  Steps between checkpoints, from the cost of a save here and how often
+ * nodes fail: sqrt(2 x cost x M).  M is the mean time between failures of the run's nodes (Young,
  * "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974).
  *
  * The cost is the time for which training stands still.  A save that is written in the background

@@ -2,10 +2,10 @@
  * next steps.
  *
  * One flush is under way at a time, of the newest checkpoint that all nodes have.  Those that come
- * while it lasts are passed over, but for the newest, those that checkpoint.keep_every keeps, and
- * that of the best evaluation, which stays on the nodes and is flushed next.
- * A save that fails on the nodes goes to checkpoint.dir at once.  At a start the newest checkpoint
- * that is complete on the nodes is flushed first, if checkpoint.dir has none as new. */
+ * while it lasts are passed over, but for the newest and those that checkpoint.keep_every keeps.
+ * That of the best evaluation stays on the nodes and is flushed next. A save that fails on the
+ * nodes goes to checkpoint.dir at once.  At a start the newest checkpoint that is complete on the
+ * nodes is flushed first, if checkpoint.dir has none as new. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"

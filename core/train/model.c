@@ -18,8 +18,8 @@ static void *alloc_shared(void *ctx, size_t bytes, struct tern_err *err)
     return tern_fabric_alloc(t->options->fabric, bytes, err);
 }
 
-/* Arrays that ranks of one node combine lie where they reach them, so that nothing is staged:
- * gradients, parameters that data ranks exchange with ZeRO, and activations of tensor ranks and
+/* Arrays that ranks of one node combine lie where they reach them, so that nothing is staged.  They
+ * are gradients, parameters that data ranks exchange with ZeRO, and activations of tensor ranks and
  * pipeline neighbours.  All other arrays are this process's alone: a node peer's memory that is
  * read here counts as resident here, too.  Freed by tern_fabric_close. */
 static struct tern_llama_memory shared_memory(struct train *t, const struct tern_model_config *c)

@@ -3,7 +3,7 @@
 
 #include "core/base/clock.h"
 
-/* Others wait for a step at least so long: the scheduler, or memory that the kernel has to find,
+/* Others wait for a step at least so long. The scheduler, or memory that the kernel has to find,
  * may take seconds, whatever the step takes. */
 enum { TIMES = 10, STEP_S = 5 };
 

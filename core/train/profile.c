@@ -210,10 +210,10 @@ static void find_barrier(const struct train *t, int node, int k, int64_t *ret_la
     }
 }
 
-/* What a node's clock shows when the clock of rank 0's node shows 0.  Ranks of a node have one
- * clock.  No rank leaves a barrier before all ranks have come to it: each barrier bounds the
+/* The time of a node's clock when the clock of rank 0's node shows 0.  Ranks of a node have one
+ * clock.  No rank leaves a barrier before all ranks have come to it.  So each barrier bounds the
  * difference of two nodes' clocks from both sides, and the middle of the closest bounds is taken.
- * *ret_error, unless NULL: how far that may be from the truth. */
+ * *ret_error, unless NULL: how far that may be from the true value. */
 static int64_t offset_of(const struct train *t, int node, int64_t *ret_error)
 {
     const int own = t->profile->heads[0].node;

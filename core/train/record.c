@@ -155,7 +155,7 @@ static void add_ranks(const struct train *t, struct values *v)
 }
 
 /* The peak is new since the last look, and node peers' pages, which do not go away, were at most as
- * many as now: this rank's own part was at least the difference. */
+ * many as now. So this rank's own part was at least the difference. */
 void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f)
 {
     struct rusage use = {0};
@@ -170,7 +170,7 @@ void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *
     m->memory_bytes = own > m->memory_bytes ? own : m->memory_bytes;
 }
 
-/* The step's seconds (rank 0's) that no phase of a rank has: it waited for others at the step's
+/* The step's seconds (rank 0's) that no phase of a rank has. It waited for others at the step's
  * end, in the very message that brings the phases together. */
 static void add_wait(struct train_phases *p, double seconds)
 {

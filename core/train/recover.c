@@ -1,5 +1,5 @@
-/* checkpoint.local at a start: the newest checkpoint that is complete on the nodes is brought to
- * checkpoint.dir, if that has none as new, and before it that of the best evaluation. */
+/* checkpoint.local at a start. The newest checkpoint that is complete on the nodes is brought to
+ * checkpoint.dir, if that has none as new. That of the best evaluation is brought before it. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"
@@ -164,8 +164,8 @@ static int share_manifest(struct train *t, const struct tern_ckpt_local *found,
     return rc;
 }
 
-/* The newest on the nodes, `found`, knows of a better evaluation than its own, and the checkpoint
- * of that one may be on the nodes alone: it is brought first. */
+/* The newest on the nodes, `found`, knows of a better evaluation than its own. The checkpoint of
+ * that one may be on the nodes alone, so it is brought first. */
 static int bring_best(struct train *t, struct shared *s, const struct tern_ckpt_local_options *how,
                       const struct tern_ckpt_local *found, struct tern_err *err)
 {

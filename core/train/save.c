@@ -183,10 +183,10 @@ static json_t *describe(const struct train *t)
     return meta;
 }
 
-/* The small files that make a checkpoint complete on its own: those of the folder that the weights
- * came from, or config.json for random weights; and the tokenizer's, unless that folder had one.
- * Meta's folders have no config.json: it is checkpoint.config.  In the save's thread: a flush
- * changes files_dir meanwhile. */
+/* The small files that make a checkpoint complete on its own. They are those of the folder that the
+ * weights came from, or config.json for random weights. The tokenizer's are among them, unless that
+ * folder had one. Meta's folders have no config.json: it is checkpoint.config.  In the save's
+ * thread: a flush changes files_dir meanwhile. */
 static size_t find_files(void *ctx, struct tern_ckpt_file *files)
 {
     const struct train *t = ctx;

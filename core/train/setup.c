@@ -34,8 +34,8 @@ static int set_aside(struct train *t, const char *path, const char *why, struct 
     return 0;
 }
 
-/* 1: `path` is whole; 0: it is damaged and has been set aside, or has another's name; -1: storage
- * or the lease does not let us tell. */
+/* 1: `path` is whole. 0: it is damaged and has been set aside, or has another's name. -1: storage
+ * or the lease gives no answer. */
 static int whole_or_set_aside(struct train *t, const char *path, struct tern_err *err)
 {
     struct tern_err why;

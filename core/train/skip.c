@@ -23,7 +23,7 @@ void tern_train_record_event(struct train *t, const char *kind, const char *seve
         tern_warn("%s", lost.text);
 }
 
-/* "data/train.tds rows 3, 99; data/other.tds rows 7", of samples [first, first + n); of a large
+/* "data/train.tds rows 3, 99; data/other.tds rows 7", of samples [first, first + n). Of a large
  * batch the first ones, as the others follow from their numbers. */
 static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, uint64_t n)
 {

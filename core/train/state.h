@@ -192,9 +192,9 @@ struct train {
 /* ---- patience.c ---- */
 
 /* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
- * taken so far in this attempt, and at least 5 seconds for a step, or ten minutes where that
- * depends on storage, or no step has been measured.  Time in which this rank was stopped, or waited
- * for others, is no time that it took. */
+ * taken so far in this attempt.  They allow at least 5 seconds for a step, and ten minutes where
+ * that depends on storage, or no step has been measured.  Time in which this rank was stopped, or
+ * waited for others, is no time that it took. */
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing);
 /* The same, of a clock of the caller's: at `now_ns` rank has lost `lost_ns` so far.  Returns the
  * seconds that others allow. */
@@ -295,8 +295,9 @@ void tern_train_teardown(struct train *t);
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
 /* Likewise, and *sum becomes the sum over ranks, in the same round. */
 int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *err);
-/* Errors, `sum` (which becomes the sums over ranks), stop requests, and whether all ranks have done
- * their part of a save (checkpoint.all_ready), in one round, for the end of a step.  Collective. */
+/* Errors, `sum` (which becomes the sums over ranks) and stop requests in one round, for the end of
+ * a step.  Also whether all ranks have done their part of a save (checkpoint.all_ready).
+ * Collective. */
 enum { TRAIN_LOSS, TRAIN_TARGETS, TRAIN_SQUARES, TRAIN_SUMS };
 int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
                           enum tern_train_stop *ret_stop, struct tern_err *err);
@@ -312,8 +313,8 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
 
 /* ---- record.c ---- */
 
-/* Compare `rc` as tern_train_agree does; and measure the peak that MFU is a share of, if values are
- * recorded: products of squares by all ranks at once, some milliseconds.  Collective. */
+/* Compare `rc` as tern_train_agree does.  If values are recorded, measure the peak that MFU is a
+ * share of: products of squares by all ranks at once, some milliseconds.  Collective. */
 int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err);
 /* Look how much memory this rank uses; cheap unless it is more than ever.  The ledger's
  * memory_bytes is the most that was resident (ru_maxrss), less what belongs to node peers
@@ -427,7 +428,7 @@ bool tern_train_local_leads(const struct train *t);
 /* Rank 0: an event of kind checkpoint, logged as well. */
 void tern_train_local_say(struct train *t, const char *severity, const char *text);
 /* Bring `found` to checkpoint.dir, as t->checkpoint.local.best wants it pruned.  Collective.  1: it
- * is published; 0: it is damaged, and passed over with a word; -1: it cannot be read or written
+ * is published.  0: it is damaged, and passed over with a word.  -1: it cannot be read or written
  * now, or ranks have lost each other. */
 int tern_train_local_bring(struct train *t, const struct tern_ckpt_local *found,
                            struct tern_err *err);
@@ -437,9 +438,9 @@ int tern_train_local_bring(struct train *t, const struct tern_ckpt_local *found,
 int tern_train_local_open(struct train *t, struct tern_err *err);
 /* Give up a flush that is under way. */
 void tern_train_local_close(struct train *t);
-/* Before a start is chosen: the newest checkpoint that is complete on the nodes is brought to
- * checkpoint.dir, if that has none as new: *ret_path, malloc'ed, else unchanged.
- * t->checkpoint.local.found is set. */
+/* Before a start is chosen: bring the newest checkpoint that is complete on the nodes to
+ * checkpoint.dir, if that has none as new. *ret_path, malloc'ed, is then that one's, else
+ * unchanged. t->checkpoint.local.found is set. */
 int tern_train_local_recover(struct train *t, char **ret_path, struct tern_err *err);
 /* The start is chosen: remove newer ones from the node, whose steps come again. */
 void tern_train_local_trim(struct train *t);
@@ -449,8 +450,8 @@ void tern_train_local_end(struct train *t);
 bool tern_train_local_is_used(const struct train *t);
 /* The save under way is on the nodes: it is flushed next. */
 void tern_train_local_saved(struct train *t, const struct tern_ckpt_saved *saved);
-/* A save to checkpoint.dir is to begin: no flush goes on beside it, nor is one begun of an older
- * step. */
+/* A save to checkpoint.dir is to begin: no flush goes on beside it, and no flush of an older step
+ * begins. */
 int tern_train_local_give_way(struct train *t, struct tern_err *err);
 /* It has failed: the newest on the nodes shall be in checkpoint.dir after all. */
 void tern_train_local_take_back(struct train *t);
@@ -458,7 +459,7 @@ void tern_train_local_take_back(struct train *t);
 int tern_train_local_redirect(struct train *t, const struct tern_err *why, struct tern_err *err);
 /* Behind a step: go on with the flush under way where all ranks are ready, or begin the next. */
 int tern_train_local_go_on(struct train *t, struct tern_err *err);
-/* Before a save: wait for the flush of a step that checkpoint.keep_every keeps; note that of the
+/* Before a save: wait for the flush of a step that checkpoint.keep_every keeps. Note that of the
  * best evaluation, which stays on the nodes until it is flushed. */
 int tern_train_local_settle(struct train *t, struct tern_err *err);
 /* Is a checkpoint on the nodes that is not in checkpoint.dir yet, and shall be? */

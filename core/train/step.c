@@ -43,7 +43,7 @@ struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro)
 }
 
 /* This data rank's share of the global batch.  A rank that cannot read it goes on with an empty
- * one, since others wait for its part of the pass; at the step's end all ranks learn of it. */
+ * one, since others wait for its part of the pass.  At the step's end all ranks learn of it. */
 static int load(struct train *t, struct tern_err *err)
 {
     const struct train_batch *x = &t->batch;

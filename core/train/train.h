@@ -1,10 +1,10 @@
 /* The trainer: the one place where the model meets the fabric.
  *
  * world = tensor x data x pipeline ranks.  Tensor ranks share each layer, pipeline stages the
- * layers (1F1B or interleaved), data ranks the samples of each global batch and, with ZeRO-1, the
- * optimizer's state; sums over ranks are taken in a fixed order.  Sample i of the run depends on
- * the recipe alone, so that what a step sees does not depend on how many ranks share it, and a
- * resumed run goes on with the next sample.  A checkpoint loads into any layout.
+ * layers (1F1B or interleaved), data ranks the samples of each global batch.  With ZeRO-1, data
+ * ranks share the optimizer's state, too.  Sums over ranks are taken in a fixed order.  Sample i of
+ * the run depends on the recipe alone.  So a step sees the same samples however many ranks share
+ * it, and a resumed run goes on with the next sample.  A checkpoint loads into any layout.
  *
  * Same recipe, layout, kernels, unit for bf16, BLAS core type and threads: the same bits, however
  * often the run was killed on the way.
@@ -55,8 +55,8 @@ struct tern_train_result {
  * be replaced. */
 int tern_train_profile_check(const char *path, struct tern_err *err);
 
-/* Train from the newest verified checkpoint, else from the recipe's model, to the last step, or to
- * the end of the step in which a rank gets a stop request; a checkpoint of that step is published.
+/* Train from the newest verified checkpoint, else from the recipe's model, to the last step. A stop
+ * request of a rank ends it at the end of that step. A checkpoint of the last step is published.
  * Collective.  Where one rank fails, all do, and `err` names that rank and its cause.  The fabric
  * is closed on return in every case. */
 int tern_train_run(const struct tern_train_options *options, struct tern_train_result *ret_result,

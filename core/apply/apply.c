@@ -1,4 +1,4 @@
-/* One apply: compared, judged, written, told to slurmctld, and compared again. */
+/* One apply: compares, judges, writes, makes slurmctld read it, and compares again. */
 #include "core/apply/parts.h"
 
 #include "core/base/again.h"

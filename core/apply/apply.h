@@ -11,9 +11,9 @@
  *     tern_apply_commit(&a, &options, &done, err);       // file, slurmctld, comparison
  *     tern_apply_close(&a);
  *
- * The file is replaced by a rename: after a kill at any moment it is the old or the new one, and
- * the same call again ends what was begun.  Where slurmctld does not take it, the old one is put
- * back.  One thread; one apply of a slurm.conf at a time (a lock on that file).
+ * The file is replaced by a rename: after a kill at any moment it is the old or the new one.  The
+ * same call again ends what was begun.  Where slurmctld does not take it, the old one is put back.
+ * One thread; one apply of a slurm.conf at a time (a lock on that file).
  */
 #ifndef TERN_APPLY_APPLY_H
 #define TERN_APPLY_APPLY_H

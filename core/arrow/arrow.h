@@ -1,5 +1,5 @@
-/* Arrow IPC files, stream and file form, as `datasets` and pyarrow write them: as much of the
- * format as texts and rows of tokens need (https://arrow.apache.org/docs/format/Columnar.html).
+/* Arrow IPC files, stream and file form, as `datasets` and pyarrow write them. They are read as far
+ * as texts and rows of tokens need (https://arrow.apache.org/docs/format/Columnar.html).
  *
  *     struct tern_arrow *a = tern_arrow_open("data-00000-of-00001.arrow", err);
  *     int column = tern_arrow_find(a, "text", err);
@@ -93,8 +93,8 @@ struct tern_arrow_fields {
     const void *arg;
 };
 /* Read these from the next batch on, lists and structs among them.  An error names a field whose
- * type, or whose items' type, is none of texts, binaries, numbers, null, lists and structs; or the
- * columns, where none is read. */
+ * type, or whose items' type, is none of texts, binaries, numbers, null, lists and structs.  Where
+ * no field is read, it names the columns. */
 int tern_arrow_use_record(struct tern_arrow *a, const struct tern_arrow_fields *fields,
                           struct tern_err *err);
 /* Add a row as a JSON object on one line to `to`.  Columns that are not read are null, fields of

@@ -400,7 +400,7 @@ static int read_codec(struct tern_arrow *a, const struct tern_arrow_table *batch
     return 0;
 }
 
-/* Rows of null and of structs have no bytes of their own: without a limit a few bytes would be a
+/* Rows of null and of structs have no bytes of their own. Without a limit a few bytes would be a
  * record batch that never ends. */
 static int check_records(const struct tern_arrow *a, struct tern_err *err)
 {

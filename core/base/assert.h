@@ -8,16 +8,16 @@
  * errors (err.h).  It is logged with file, line, condition and the values; then the process aborts,
  * before a wrong byte reaches a disk or another rank.
  *
- * Assertions come in pairs around a disk write: before it, what is about to be written is checked;
- * after it, what was written is (sizes, counts, magic).  One costs a comparison: none stands inside
- * a loop over a tensor's elements.
+ * Assertions come in pairs around a disk write.  Before it, the bytes to be written are checked;
+ * after it, the written ones (sizes, counts, magic).  One costs a comparison: none stands inside a
+ * loop over a tensor's elements.
  */
 #ifndef TERN_BASE_ASSERT_H
 #define TERN_BASE_ASSERT_H
 
 #include <stdbool.h>
 
-/* The condition is evaluated once.  After it may come a format, as a literal, with its values. */
+/* The condition is evaluated once.  A format may follow, as a literal, with its values. */
 #define tern_assert(condition, ...)                                                                \
     (__builtin_expect(!!(condition), 1)                                                            \
          ? (void)0                                                                                 \

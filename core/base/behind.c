@@ -55,7 +55,7 @@ struct tern_behind {
     size_t open; /* bytes in that piece */
 };
 
-/* The storage begins with what is written; where it cannot be told to, it begins later. */
+/* The storage begins with what is written; where the kernel refuses that, it begins later. */
 static void begin_storage(int fd, uint64_t at, size_t n)
 {
     sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);

@@ -28,9 +28,9 @@ enum { TERN_BEHIND_PATCH = 8 }; /* bytes */
 /* `path`, for messages, is borrowed; so is `fd`.  8 MiB of memory.  Where no thread can be
  * had, tern_behind_write writes itself.  NULL: no memory. */
 struct tern_behind *tern_behind_new(int fd, const char *path, struct tern_err *err);
-/* Before the first byte, where `fd` can be read: tern_behind_end makes the file durable, reads it
- * back from the storage, past the page cache, and fails (TERN_TEMPFAIL) where a piece is other than
- * it was given.  `how` is copied. */
+/* Before the first byte, where `fd` can be read: tern_behind_end makes the file durable and reads
+ * it back from the storage, past the page cache.  It fails (TERN_TEMPFAIL) where a piece is other
+ * than it was given.  `how` is copied. */
 struct tern_behind_read_back {
     void (*progress)(uint64_t bytes);  /* so many more were read; NULL will do */
     const volatile sig_atomic_t *stop; /* not 0: give up (TERN_FAILED); NULL: never */

@@ -94,9 +94,9 @@ int tern_fs_remove_tree(const char *path, struct tern_err *err);
 
 /* A folder that appears whole: fill tern_fs_folder_beside(dir), then rename it to `dir`.
  *
- * 0 where `dir` is absent, or an empty folder that rename(2) can replace; TERN_USAGE with what to
- * do where it is none: not the working folder, a mount point, a symbolic link, or another user's
- * folder in a sticky one. */
+ * 0 where `dir` is absent, or an empty folder that rename(2) can replace; TERN_USAGE with a remedy
+ * otherwise: for the working folder, a mount point, a symbolic link, or another user's folder in a
+ * sticky one. */
 int tern_fs_is_free(const char *dir, struct tern_err *err);
 /* The path, malloc'ed, of a new folder "DIR.tmp-XXXXXX", with the permissions that the umask
  * leaves.  Folders above it are made.  NULL: nothing new lies beside `dir`. */

@@ -14,9 +14,10 @@ json_t *tern_json_parse(const char *text, size_t len, const char *what, struct t
 /* The same from a file of at most `max` bytes. */
 json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
 
-/* The same of files that Python's json reads and tern only looks into.  NaN, Infinity, numbers that
- * no integer or double holds, strings and keys with half of a surrogate pair or with NUL become
- * strings that tern_json_python_restore knows; so a key that is used refuses them by its type. */
+/* The same of files that Python's json reads and tern only looks into.  Some values become strings
+ * that tern_json_python_restore knows; so a key that is used refuses them by its type.  They are
+ * NaN, Infinity, numbers that no integer or double holds, and strings and keys with half of a
+ * surrogate pair or with NUL. */
 json_t *tern_json_python_parse(const char *text, size_t len, const char *what,
                                struct tern_err *err);
 json_t *tern_json_python_load(const char *path, size_t max, struct tern_err *err);

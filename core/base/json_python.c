@@ -1,8 +1,9 @@
 /* JSON as Python's json reads it, in jansson's values.
  *
  * A token that jansson does not read (NaN, a number without bound, half of a surrogate pair, NUL)
- * becomes a string: a mark, and the token as it was written.  So it does no harm in a key that is
- * not used; one that is used has a string in it, which is refused; and it can be written again. */
+ * becomes a string.  The string is a mark, and the token as it was written.  So it does no harm in
+ * a key that is not used.  A key that is used has a string in it, which is refused.  The token can
+ * be written again. */
 #include "core/base/json.h"
 
 #include "core/base/fs.h"

@@ -24,7 +24,7 @@
 enum { LFS_S = 20, OUT_MAX = 1 << 16 };
 
 /* Amazon FSx for Lustre's own default (User Guide, "Striping data in your file system"): small
- * files stay on one target, as each one more costs a message at open. */
+ * files stay on one target. Each target more costs a message at open. */
 static const char *const ladder[] = {"lfs", "setstripe", "-E", "100M", "-c",   "1",  "-E",
                                      "10G", "-c",        "8",  "-E",   "100G", "-c", "16",
                                      "-E",  "-1",        "-c", "32",   NULL};

@@ -68,9 +68,9 @@ struct tern_cmd {
     int (*run)(int n_args, char **args, struct tern_err *err);
 };
 
-/* Parse argv[1..] (argv[0] is the verb's or program's name) against `cmd->opts`, fill the
- * destinations, and move the arguments left over to argv[1] and on; *n_args counts them.  `--`
- * ends the options; a unique beginning of a long name will do.  1 when -h or --help was met. */
+/* Parse argv[1..] (argv[0] is the verb's or program's name) against `cmd->opts`, and fill the
+ * destinations.  The arguments left over move to argv[1] and on; *n_args counts them.  `--` ends
+ * the options; a unique beginning of a long name will do.  1 when -h or --help was met. */
 int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, char **argv,
                    int *n_args, struct tern_err *err);
 

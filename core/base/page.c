@@ -232,7 +232,7 @@ static enum line kind_of(const char *s, size_t n)
     return item && item < s + n ? ITEM : WORDS;
 }
 
-/* The lines of a block that begins at `s`, whose first is of `kind`; *text is malloc'ed: lines of
+/* The lines of a block that begins at `s`, whose first is of `kind`.  *text is malloc'ed: lines of
  * code without their indent, others joined by blanks.  Returns where it ends. */
 static const char *take_block(const char *s, enum line kind, char **ret_text)
 {

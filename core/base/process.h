@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* A process, never a later one with the same number: a pidfd, or its /proc folder (before
- * Linux 5.3, and where a container's seccomp filter refuses pidfd_open). */
+/* A process, never a later one with the same number. It is held by a pidfd, or by its /proc folder
+ * (before Linux 5.3, and where a container's seccomp filter refuses pidfd_open). */
 struct tern_process {
     pid_t pid;
     int fd; /* -1: none; the caller may read it, and leaves it to tern_process_close */

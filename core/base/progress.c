@@ -48,7 +48,7 @@ static char *amount(char *to, size_t n, double v, const char *unit)
     return to;
 }
 
-/* Slow work is told by the minute or hour: 0.02 batches/s says little, and 0.0 nothing. */
+/* Slow work is shown by the minute or hour: 0.02 batches/s says little, and 0.0 nothing. */
 static char *rate_text(char *to, size_t n, double per_s, const char *unit)
 {
     char text[64];
@@ -177,7 +177,7 @@ struct mark {
 };
 
 static struct {
-    char work[NAME - 64], name[NAME]; /* as tern_progress_begin was told; as it is shown */
+    char work[NAME - 64], name[NAME]; /* as tern_progress_begin was given it; as it is shown */
     const char *unit;
     bool terminal;
     pid_t pid;

@@ -10,11 +10,11 @@
  * or the trainer's rank 0, opens the line.
  *
  * Where stderr is a terminal, the line is drawn half a second after the begin, then at most five
- * times a second, in the columns that the terminal has.  It is cleared at the end, before each
- * message (log.h), and when SIGINT, SIGTERM or SIGQUIT ends the process, unless the command handles
- * them.  A process in the background draws nothing.  Elsewhere, and with TERM=dumb, it is a message
- * a minute, the first after a minute: a job's log shows that it lives.  TERN_LOG_LEVEL above info
- * silences both.
+ * times a second.  It fits the columns that the terminal has.  It is cleared at the end, before
+ * each message (log.h), and when SIGINT, SIGTERM or SIGQUIT ends the process, unless the command
+ * handles them.  A process in the background draws nothing.  Elsewhere, and with TERM=dumb, it is a
+ * message a minute, the first after a minute: a job's log shows that it lives.  TERN_LOG_LEVEL
+ * above info silences both.
  *
  * Not safe in a signal's handler.  A child of fork() draws nothing.
  */
@@ -30,18 +30,18 @@
 void tern_progress_begin(const char *unit, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* So much more is to come.  Without it (or `all` of tern_progress_set) no share is shown. */
+/* `n` more are to come.  Without it (or `all` of tern_progress_set) no share is shown. */
 void tern_progress_expect(uint64_t n);
-/* So much more is done. */
+/* `n` more are done. */
 void tern_progress_add(uint64_t n);
-/* Of `all` (0: not known), `done` are done.  The first call tells what was done before: rates are
- * measured from there. */
+/* Of `all` (0: not known), `done` are done.  The first call has the part that was done before:
+ * rates are measured from there. */
 void tern_progress_set(uint64_t done, uint64_t all);
 /* The same, for rooms that call back. */
 void tern_progress_show(void *unused, uint64_t done, uint64_t all);
 
-/* An open line goes on with other work: it begins to count anew, in `unit` (as above), and `what`
- * stands behind the work's name ("out, opening files"); NULL: nothing does. */
+/* An open line goes on with other work. It begins to count anew, in `unit` (as above), and `what`
+ * stands behind the work's name ("out, opening files"). NULL: nothing does. */
 void tern_progress_phase(const char *unit, const char *what);
 
 /* Would a call draw now?  For callers to which `done` costs more than a load. */

@@ -35,11 +35,11 @@ char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
 /* Bytes of the UTF-8 character at `s`, of which `len` are there; 0 when there is none. */
 size_t tern_str_utf8(const char *s, size_t len);
-/* Bytes of the character at `s`, of which `len` are there, if it is safe on a terminal.  0 for
- * bytes that are not UTF-8, for control characters (ASCII's or C1), and for those that change the
- * direction of writing, which can hide text. */
+/* Bytes of the character at `s`, of which `len` are there, if it is safe on a terminal.  The result
+ * is 0 for bytes that are not UTF-8 and for control characters (ASCII's or C1).  It is 0 also for
+ * those that change the direction of writing, which can hide text. */
 size_t tern_str_character(const char *s, size_t len);
-/* Bytes of the first `n` characters of `s`; bytes that are no UTF-8 count one each, but for those
+/* Bytes of the first `n` characters of `s`. Each byte that is no UTF-8 counts as one, but for those
  * that only continue a character. */
 size_t tern_str_first(const char *s, size_t n);
 /* Make `s` safe for a terminal, in place: each byte of an unsafe character becomes '?'. */

@@ -1,5 +1,5 @@
-/* Temporary files and folders whose names tell the process that made them: what a killed one left
- * is taken away by the next for the same place.  fs.h has those that appear whole.
+/* Temporary files and folders whose names tell the process that made them.  Files that a killed
+ * process left are removed by the next one for the same place.  fs.h has those that appear whole.
  *
  *     char *temp = tern_fs_folder_beside_swept(dir, err);      // fill it, rename it to `dir`
  */

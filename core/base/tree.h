@@ -9,7 +9,7 @@
  *
  * Files are regular ones, and symbolic links that stay inside the folder: a link is its target's
  * text and is never followed.  Anything else in the folder (a device, a mount, a link that leads
- * out) is an error that names it, since the list would be incomplete.  Empty folders are ignored.
+ * out) is an error that names it: the list would be incomplete.  Empty folders are ignored.
  *
  * Nothing here holds state between calls.  The calls read much: a process with urgent work runs
  * them in a child.

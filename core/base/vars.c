@@ -12,7 +12,7 @@ const struct tern_var tern_vars[] = {
      "The unit that multiplies numbers of bf16: avx512_bf16, or fp32, which every CPU has; else "
      "the best that this CPU has. Each has its own bits."},
     {"TERN_BLAS", "",
-     "The OpenBLAS to compute with, a path or a library's name; else its OpenMP build under its "
+     "The OpenBLAS to compute with, a path or a library's name. Else its OpenMP build under its "
      "name in Debian, Fedora or SUSE, or any other build."},
     {"TERN_CACHE", "$XDG_CACHE_HOME/tern",
      "The folder for blocks of objects that were read from s3:// and https://."},
@@ -26,8 +26,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
     {"TERN_DEADLINE", "60",
      "Seconds after which a wait for another rank is an error. A rank of tern's own trainer that "
-     "is alive has longer to read, write and evaluate (ten minutes at least), and for a step ten "
-     "times its longest so far (5 s at least). If this is set, no rank has less."},
+     "is alive has longer to read, write and evaluate (ten minutes at least). For a step it has "
+     "ten times its longest so far (5 s at least). If this is set, no rank has less."},
     {"TERN_EXEC_PATH", "", "The folder in which `tern` looks for tern-<name> before its own."},
     {"TERN_FABRIC", "",
      "The carrier of messages between nodes, ofi or mpi; wins over launch.fabric, from which "
@@ -44,7 +44,7 @@ const struct tern_var tern_vars[] = {
      "and on SIGUSR2; `tern fabric flight-report` reads it."},
     {"TERN_FABRIC_MODE", "auto",
      "How libfabric is used: rma (short messages sent, long ones written to their place), tagged "
-     "(the provider matches), or auto: rma where the provider has it and it is faster."},
+     "(the provider matches), or auto. auto is rma where the provider has it and it is faster."},
     {"TERN_FABRIC_MPI_PLUGIN", "",
      "The plugin for MPI; else tern_fabric_mpi.so beside the programs' folder."},
     {"TERN_FABRIC_PROVIDER", "tcp",
@@ -52,8 +52,7 @@ const struct tern_var tern_vars[] = {
      "1.17), else tcp;ofi_rxm."},
     {"TERN_FABRIC_RAILS", "all",
      "Networks between nodes: all (those that lead to every rank; each must go on working), any (a "
-     "failed one is left out), or names of interfaces with commas between; wins over "
-     "launch.rails."},
+     "failed one is left out), or interfaces with commas between. Wins over launch.rails."},
     {"TERN_FABRIC_SHARE", "",
      "For tests: most ranks of a node that share memory; 1 sends everything by libfabric."},
     {"TERN_HEALTH", "", "Set by the plugin: --tern-health; wins over launch.health."},
@@ -90,8 +89,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RESTARTS", "",
      "Set by the plugin: --tern-restarts, attempts after the first; wins over launch.restarts."},
     {"TERN_RUN_BEACON", "",
-     "Set by `tern run`: the address at which nodes ask whether the supervisor still runs, and "
-     "where ranks report values that their storage did not take."},
+     "Set by `tern run`: the address at which nodes ask whether the supervisor still runs. There "
+     "ranks report values that their storage did not take."},
     {"TERN_RUN_LOGS", "", "Set by `tern run`: the folder of this attempt's logs."},
     {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},

@@ -1,8 +1,8 @@
 /* Strict YAML (libyaml events): one document of maps, lists and plain text, with line numbers.
  *
  * Refused, with file:line: duplicate keys, anchors, aliases, tags, keys that are no text, several
- * documents, more than 1 MiB, more than 32 levels or 100,000 nodes (a cluster of 50 queues with 50
- * resources each needs a tenth of that).
+ * documents. Refused, too: more than 1 MiB, 32 levels or 100,000 nodes (a cluster of 50 queues with
+ * 50 resources each needs a tenth of that).
  *
  * A reader gets the keys it knows and then calls tern_yaml_no_others().  That names the first
  * unread key and the nearest known one: a typo never passes silently.
@@ -29,7 +29,7 @@ struct tern_yaml *tern_yaml_parse(const char *text, size_t len, const char *name
 void tern_yaml_free(struct tern_yaml *doc);
 
 /* The same for files of other programs, as PyYAML's safe loader reads YAML 1.1.  Anchors, aliases,
- * merge keys (<<) and the tags of YAML's own types are taken: an alias is a copy of its value, and
+ * merge keys (<<) and the tags of YAML's own types are taken.  An alias is a copy of its value, and
  * counts as that within the limits above.  A value's line is that of its alias; of members of an
  * aliased map, their own.  Keys that are given twice (the first counts) and other tags do not end
  * the reading; they are remarks. */

@@ -152,8 +152,8 @@ int64_t tern_check_fewest_nodes(const struct tern_recipe *r)
     return degrees / a;
 }
 
-/* How many nodes there will be is not known.  Is there a number that works?  If one does, so does
- * the fewest, whose data-parallel ranks divide those of any other. */
+/* How many nodes there will be is not known.  Is there a number that works?  If one does, the
+ * fewest does, too: its data-parallel ranks divide those of any other. */
 static int check_any_nodes(const struct tern_recipe *r, const struct tern_check_options *options,
                            struct tern_err *err)
 {

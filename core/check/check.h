@@ -27,10 +27,10 @@ struct tern_check_options {
     uint64_t device_memory; /* bytes, of a NeuronCore; 0: none, or not known */
 };
 
-/* 0, or -1 with one line about the first thing that cannot work: an absent or damaged file, a model
- * and a token set of different vocabularies, tensor groups that do not fit the nodes, a batch that
- * does not divide over the ranks, a model that does not fit the memory.  Where the number of nodes
- * is not known, only a recipe that works on no number of them is refused. */
+/* 0, or -1 with one line about the first thing that cannot work.  It is an absent or damaged file,
+ * or a model and a token set of different vocabularies.  Or tensor groups do not fit the nodes, a
+ * batch does not divide over the ranks, or a model does not fit the memory.  Where the number of
+ * nodes is not known, only a recipe that works on no number of them is refused. */
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err);
 
@@ -38,10 +38,10 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
 int tern_check_fits(const struct tern_recipe *r, const struct tern_check_options *options,
                     const struct tern_model_config *config, struct tern_err *err);
 
-/* Judge by the machines of a layout (its path), not by those of a Slurm or by this one: fill in
- * cluster_nodes (of its largest queue), node_memory and device_memory.  A job is in one queue: the
- * memory is what known->nodes nodes of some queue have (0: the fewest that the recipe needs), and
- * as many more as the recipe's spares.  TERN_USAGE when it has errors or fewer nodes, or when the
+/* Judge by the machines of a layout (its path), not by those of a Slurm or by this one.  Fills in
+ * cluster_nodes (of its largest queue), node_memory and device_memory.  A job is in one queue.  The
+ * memory is that of known->nodes nodes of some queue (0: the fewest that the recipe needs), and as
+ * many more as the recipe's spares.  TERN_USAGE when it has errors or fewer nodes.  Also when the
  * NeuronCores of so many nodes cannot be dealt to as many workers as `r` starts on a node. */
 int tern_check_assume(const char *layout, const struct tern_recipe *r,
                       struct tern_check_options *known, struct tern_err *err);

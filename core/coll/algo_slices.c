@@ -2,15 +2,15 @@
  *
  * Inside each node every slice has a holder: its owner if it is in the node, else the node peer
  * that speaks for that owner here.  To reduce, each holder combines its slices over the node out of
- * the node peers' memory and sends them to their owners, and owners combine what comes from the
- * nodes.  To gather, owners send their slice to its holder in each other node, and node peers copy
- * from the holders.  So every link carries each byte once, all ranks work at the same time, and the
- * node peers' rings between nodes are separate ("split rail").
+ * the node peers' memory and sends them to their owners.  Owners combine the parts that come from
+ * the nodes.  To gather, owners send their slice to its holder in each other node, and node peers
+ * copy from the holders.  So every link carries each byte once, all ranks work at the same time,
+ * and the node peers' rings between nodes are separate ("split rail").
  *
- * Members' data is read where it lies when all node peers offer shared buffers, else through the
- * stage, in alternating halves: a half is written again only after a later meeting, at which all
- * are done with it.  One node may do the one and another the other, so where nodes have several
- * members all vectors are cut to fit the stage. */
+ * Members' data is read where it lies when all node peers offer shared buffers.  Else it goes
+ * through the stage, in alternating halves.  A half is written again only after a later meeting, at
+ * which all are done with it.  One node may do the one and another the other, so where nodes have
+ * several members all vectors are cut to fit the stage. */
 #include "core/coll/slices.h"
 
 enum {
@@ -211,9 +211,9 @@ static uint32_t send_parts(const struct job *j, size_t most)
     return first;
 }
 
-/* Own slice, piece by piece as the other nodes' parts come; with `spread` every piece is sent on at
- * once, and the holders' receives of other slices are posted as soon as what they overwrite is
- * gone. */
+/* The own slice, piece by piece as the other nodes' parts come. With `spread` every piece is sent
+ * on at once. The holders' receives of other slices are posted as soon as the data that they
+ * overwrite is gone. */
 static void finish_own(const struct job *j, struct tern_coll_spot parts, size_t most, uint32_t part,
                        uint32_t sent, bool spread)
 {
@@ -454,7 +454,7 @@ static void spread_ring(const struct job *j)
     tern_coll_slices_wait_all(j);
 }
 
-/* The same in ever larger blocks, of one rank a node, for blocks that fit the work space: block i
+/* The same in ever larger blocks, of one rank a node, for blocks that fit the work space. Block i
  * of `all` becomes that of the i-th node after this one. */
 static void gather_bruck(const struct tern_coll_shape *c, struct tern_coll_spot all, size_t bytes,
                          struct tern_coll_program *p)

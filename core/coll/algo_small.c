@@ -2,7 +2,7 @@
  * node.
  *
  * Every way of combining gives the tree over the nodes that fabric.h promises, so they agree to the
- * last bit: a round combines blocks of 1, 2, 4, ... nodes with their right neighbours. */
+ * last bit. A round combines blocks of 1, 2, 4, ... nodes with their right neighbours. */
 #include "core/coll/program.h"
 
 /* The speaker of node `node`. */

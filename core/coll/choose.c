@@ -1,11 +1,11 @@
-/* Which algorithm: by what each costs in a model of three numbers: a round's time and the wire's
- * bytes, measured when the fabric opens unless ranks crowd the cores, and a typical speed of
- * combining.
+/* Which algorithm? The one that costs least in a model of three numbers. A round's time and the
+ * wire's speed are measured when the fabric opens, unless ranks crowd the cores. The speed of
+ * combining is a typical one.
  *
  * An operation takes as long as its rounds and the bytes of its busiest rank take one after the
- * other, or, where more ranks than cores want to run, as long as the work of all of them.  Every
- * algorithm gives the same bits, so a choice can never change a result; but all members must make
- * the same, and so they share the model, the load of their machines included. */
+ * other.  Where more ranks than cores want to run, it takes as long as the work of all of them.
+ * Every algorithm gives the same bits, so a choice never changes a result.  But all members must
+ * choose the same one, so they share the model, the load of their machines included. */
 #include "core/coll/program.h"
 
 #include "core/base/str.h"

@@ -193,8 +193,8 @@ struct tern_comm {
 };
 
 /* Member i is world[i], this rank among them.  `id` is free here and no other communicator of any
- * member has it; `phase` is above every one that a member has shown (high_phase), and `id` and
- * `phase` are the same for all members.  Sends nothing.  NULL with `err` without memory. */
+ * member has it.  `phase` is above every one that a member has shown (high_phase).  Both are the
+ * same for all members.  Sends nothing.  NULL with `err` without memory. */
 struct tern_comm *tern_coll_comm_new(struct tern_coll *e, int id, int size, const int *world,
                                      uint64_t phase, struct tern_err *err);
 void tern_coll_comm_delete(struct tern_comm *c);

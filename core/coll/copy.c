@@ -7,8 +7,8 @@
 #include <emmintrin.h>
 #endif
 
-/* What sysfs says, not the C library: glibc 2.36 takes a virtual machine's 32 MiB for 256, and so
- * never begins to write past the caches by itself. */
+/* The size is sysfs's, not the C library's. glibc 2.36 takes a virtual machine's 32 MiB for 256,
+ * and so never begins to write past the caches by itself. */
 size_t tern_coll_copy_cache(void)
 {
     static size_t most; /* the same for every thread that asks at once */

@@ -207,8 +207,8 @@ static enum moved over(struct tern_comm *c, uint32_t slot)
     return MOVED;
 }
 
-/* The root's buffer goes with its fabric, which it may close after an error amid the operation:
- * what was read is good if it had not begun to. */
+/* The root's buffer goes with its fabric, which it may close after an error amid the operation. The
+ * data that was read is good if it had not begun to. */
 static enum moved tell(struct tern_comm *c)
 {
     int root = c->world[running(c)->root];

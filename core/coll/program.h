@@ -1,7 +1,7 @@
 /* One rank's part of a collective, as a list of steps.
  *
  * Steps are begun in order.  RECV and SEND only post a message; WAIT holds the list up until it is
- * over, MEET until every member in the node is there: whatever was posted goes on meanwhile, so the
+ * over, MEET until every member in the node is there.  All posted transfers go on meanwhile, so the
  * order of the steps says what overlaps.  Lists are made by the algorithms (algo_*.c), printed by
  * tern_coll_program_print, and run by the engine. */
 #ifndef TERN_COLL_PROGRAM_H

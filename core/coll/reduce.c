@@ -37,10 +37,11 @@ INLINE float widened(uint16_t v)
 
 #define SAME(v) (v)
 
-/* Every line is read once.  One source after the other, even in blocks, pushed out of the first
- * cache what it had just brought in: shared buffers begin on pages, so the same places of as many
- * sources as the cache has ways are all that it can hold.  S is the type of a source, T of the
- * combination; `n` is a constant wherever tree() is expanded. */
+/* Every cache line is read once.  When one source was read after the other, even in blocks, lines
+ * left the first cache before they were used again.  Shared buffers begin on pages, so equal places
+ * of all sources fall into one set of the cache.  A set holds as many lines as the cache has ways.
+ * S is the type of a source, T of the combination; `n` is a constant wherever tree() is expanded.
+ */
 #define KERNEL(name, S, widen, T, combined)                                                        \
     INLINE T name##_two(T a, T b)                                                                  \
     {                                                                                              \

@@ -48,7 +48,7 @@ struct tern_convert_blend {
     /* As of an export; of its members merge, base, key and from_nxd are not used. */
     struct tern_convert_hf out;
     int threads; /* 0: as many as OpenMP has; the bytes are the same with any number */
-    /* After each piece: passes over elements, done and in all.  NULL: not told. */
+    /* After each piece: passes over elements, done and in all.  NULL: no calls. */
     void (*progress)(void *ctx, uint64_t done, uint64_t all);
     void *ctx;
 };
@@ -58,12 +58,12 @@ struct tern_convert_blend {
  * one, of the first model, and so is the element type by default.
  *
  * Differences, their parts and their signs are computed in float, as mergekit does with dtype
- * float32; sums and means in double; a result is rounded once.  Of equal magnitudes ties keeps
+ * float32.  Sums and means are in double; a result is rounded once.  Of equal magnitudes ties keeps
  * those with the lower places in the tensor.  A tensor is read once, by slerp and dare twice, by
  * ties three times, in pieces.
  *
- * TERN_USAGE where models differ in shape, vocabulary or what their config says of the computation,
- * where an array is no kind of float, or a result is not finite.  The vocabularies' pieces are
+ * TERN_USAGE where models differ in shape, vocabulary or what their config says of the computation.
+ * Also where an array is no kind of float, or a result is not finite.  The vocabularies' pieces are
  * compared where `out.files_from` is NULL and both models have a tokenizer that tern reads. */
 int tern_convert_blend(const struct tern_convert_blend *b, const char *out_dir,
                        struct tern_convert_out *ret_out, struct tern_err *err);

@@ -14,7 +14,7 @@ void tern_convert_blend_mean(const double *const *x, const double *weights, size
                              double divisor, size_t n, double *ret);
 
 /* The factors of a and b at `t` of the arc, from their squared lengths and their product.  Nearly
- * parallel vectors (their cosine is beyond 0.9995 or -0.9995) lie on a line; a vector of a length
+ * parallel vectors (their cosine is beyond 0.9995 or -0.9995) lie on a line.  A vector of a length
  * up to 1e-8 counts as it is. */
 void tern_convert_blend_arc(double aa, double bb, double ab, double t, double *ret_a,
                             double *ret_b);

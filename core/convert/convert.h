@@ -70,16 +70,17 @@ struct tern_convert_out {
 };
 
 /* Write the arrays "model/..." of checkpoint `path`, or the weights that tern_convert_open finds
- * there, to the new folder `out_dir`; with `merge` also the base of a folder of PEFT, its adapters
- * put in (adapter_config.json): config.json (with
- * torch_dtype set), generation_config.json and the tokenizer's files where the source has them, and
- * weights in model.safetensors or, above max_shard_bytes, in model-0000x-of-0000y.safetensors with
- * model.safetensors.index.json, in the order and by the rule of transformers' save_pretrained.
+ * there, to the new folder `out_dir`. With `merge`, `path` may be a folder of PEFT
+ * (adapter_config.json): its base is written with the adapters put in. The folder gets config.json
+ * (with torch_dtype set), and generation_config.json and the tokenizer's files where the source has
+ * them. Weights are in model.safetensors or, above max_shard_bytes, in
+ * model-0000x-of-0000y.safetensors with model.safetensors.index.json. Order and files follow the
+ * rule of transformers' save_pretrained.
  *
- * Of a checkpoint with adapters, these alone: adapter_model.safetensors and adapter_config.json, as
- * PEFT's save_pretrained writes them; or with `merge` the whole model, each weight W that an
- * adapter stands beside as W + scale B A (DoRA: m (W + scale B A) / ||W + scale B A|| by rows),
- * computed in double and rounded once to its type.
+ * Of a checkpoint with adapters, these alone are written: adapter_model.safetensors and
+ * adapter_config.json, as PEFT's save_pretrained writes them. With `merge` the whole model is
+ * written, each weight W that has an adapter as W + scale B A. DoRA's is m (W + scale B A) / ||W +
+ * scale B A|| by rows. It is computed in double and rounded once to its type.
  *
  * Memory is bounded: one array passes through in pieces, beside its adapter.  `out_dir` appears
  * whole by rename, or not at all; it may exist only as an empty folder.  `options` NULL: all
@@ -94,7 +95,7 @@ bool tern_convert_adapters(const struct tern_ckpt *c, struct tern_model_adapters
 
 struct tern_convert_merge; /* one weight, being read */
 
-/* Tensor `t`, which has an adapter of `a` beside it, is array `prefix`NAME of `base`; its adapter
+/* Tensor `t`, which has an adapter of `a` beside it, is array `prefix`NAME of `base`.  Its adapter
  * is read at once from `adapters`, a checkpoint, or arrays under PEFT's names.  All are borrowed
  * until the close; NULL will do there. */
 struct tern_convert_merge *tern_convert_merge_open(struct tern_ckpt *base, const char *prefix,

@@ -43,10 +43,10 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
 /* The type in which `x->from` has a tensor of the list; TERN_CKPT_OTHER where it has none. */
 enum tern_ckpt_type tern_convert_stored_type(const struct tern_convert_export *x,
                                              const char *tensor);
-/* f16 ends at 65504, where the other types go on: an error when one of the `n` elements in `piece`,
- * which are of t's type, is infinite and may have become so.  `from`: the type that they had before
- * (TERN_CKPT_F64: they were computed); one that reaches no further than t's cannot make infinite
- * ones. */
+/* f16 ends at 65504, where the other types go on.  An error when one of the `n` elements in
+ * `piece`, which are of t's type, is infinite and may have become so.  `from`: the type that they
+ * had before (TERN_CKPT_F64: they were computed); one that reaches no further than t's cannot make
+ * infinite ones. */
 int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
                              enum tern_ckpt_type from, const char *piece, uint64_t n,
                              struct tern_err *err);
@@ -79,9 +79,9 @@ int tern_convert_write_json(const struct tern_convert_export *x, const char *nam
 
 /* ---- unfinished.c ---- */
 
-/* Append all that the files of weights depend on: the sources' files (their inodes, sizes and
- * times), the config, the tensors with their types and files, tern's version.  The caller adds its
- * own options. */
+/* Append all that the files of weights depend on.  They are the sources' files (their inodes, sizes
+ * and times), the config, the tensors with their types and files, and tern's version.  The caller
+ * adds its own options. */
 void tern_convert_describe(struct tern_buf *to, const struct tern_convert_export *x);
 /* Make the folder `x->temp`, OUT_DIR.unfinished, beside `out_dir`, which is absent or empty.  1: an
  * earlier call with the same description was killed when it had made `out_dir`; nothing is left to

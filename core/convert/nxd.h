@@ -24,10 +24,10 @@
  *                                   copy of the embedding.
  *
  * Key heads: with `m` copies of each (NxD's kv_replicator), K m heads stand in a row and are dealt
- * evenly to the tensor ranks; trn1 has all heads once, then again (interleaved), trn2 the copies of
- * a head side by side (blocked): of m neighbouring ranks each has one copy of the same heads, also
- * where m is more than the fewest.  Query heads go where their key head is: its copy number i has
- * the i-th of m equal parts of its queries.
+ * evenly to the tensor ranks.  trn1 has all heads once, then again (interleaved).  trn2 has the
+ * copies of a head side by side (blocked): of m neighbouring ranks each has one copy of the same
+ * heads.  That holds also where m is more than the fewest.  Query heads go where their key head is:
+ * its copy number i has the i-th of m equal parts of its queries.
  *
  * Layers: equal parts; the last parts have the layers that are left over, one each.
  */
@@ -88,17 +88,17 @@ struct tern_convert_nxd_out {
 };
 
 /* Write the model of `path`, a checkpoint of ours or a Hugging Face folder, to the new folder
- * `out_dir`, which appears whole by rename, or not at all.  Memory is bounded: pieces of 8 MiB.
- * A checkpoint with adapters is refused (TERN_USAGE): `tern ckpt merge` comes first.  `out` may be
- * NULL. */
+ * `out_dir`.  The folder appears whole by rename, or not at all.  Memory is bounded: pieces of 8
+ * MiB. A checkpoint with adapters is refused (TERN_USAGE): `tern ckpt merge` comes first.  `out`
+ * may be NULL. */
 int tern_convert_to_nxd(const char *path, const char *out_dir,
                         const struct tern_convert_nxd *options, struct tern_convert_nxd_out *out,
                         struct tern_err *err);
 
 /* The weights of such a folder as a handle without steps and digests, under Hugging Face's names.
- * How many ranks there are, the names of the files, xser, the form of q, k and v, and the copies of
- * key heads are seen; from->hw tells in which order the copies stand (it does not matter where
- * there is one of each), and is refused where copies differ.  `c` is the model's config, which NxD
+ * The files show how many ranks there are, their names, xser, the form of q, k and v, and the
+ * copies of key heads.  from->hw tells in which order the copies stand (it does not matter where
+ * there is one of each).  It is refused where copies differ.  `c` is the model's config, which NxD
  * does not keep; from->config is not read.  `dir` holds "model", or the ranks' files themselves.
  * Each tensor of the files is one of the config's, or refused.  A tied model's lm_head.weight,
  * where one is there, is an array, too.  The files are opened by a child without rights

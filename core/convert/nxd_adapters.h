@@ -19,7 +19,7 @@
 int tern_convert_nxd_adapters_find(const char *path, char **ret_dir, struct tern_err *err);
 
 /* The arrays of such a folder, put together and with PEFT's names, as a handle without steps and
- * digests; and its config, as PEFT reads it: a new reference.  Both are set on success only.
+ * digests.  Its config, as PEFT reads it, is a new reference.  Both are set on success only.
  * `stop`: not 0: give up; NULL: never. */
 int tern_convert_nxd_adapters_open(const char *dir, const volatile sig_atomic_t *stop,
                                    struct tern_ckpt **ret_arrays, json_t **ret_config,

@@ -17,8 +17,8 @@ int tern_convert_nxd_pieces_alloc(struct tern_convert_nxd_pieces *p, const char 
                                   struct tern_err *err);
 void tern_convert_nxd_pieces_free(struct tern_convert_nxd_pieces *p);
 
-/* Rows (axis 0) or columns (1) `run` of `whole`, which lie on tensor rank `t`, in the tensor that
- * r->found holds, from row or column `local` on. */
+/* Rows (axis 0) or columns (1) `run` of `whole`, which lie on tensor rank `t`. They stand in the
+ * tensor that r->found holds, from row or column `local` on. */
 struct tern_ckpt_piece tern_convert_nxd_piece(const struct tern_convert_nxd_ranks *r, int t,
                                               int axis, const struct tern_model_tensor *whole,
                                               struct tern_convert_nxd_run run, int64_t local);

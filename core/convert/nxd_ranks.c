@@ -343,7 +343,7 @@ int tern_convert_nxd_ranks_check_rest(const struct tern_convert_nxd_ranks *r,
         const struct tern_convert_nxd_rank *k = &r->ranks[i];
         for (size_t j = 0; j < k->file.n; j++) {
             const char *name = k->file.tensors[j].name;
-            /* Beside the dict of the weights lies what else the trainer keeps. */
+            /* The trainer's other data lies beside the dict of the weights. */
             if (k->found[j] || (k->skip && !tern_str_starts(name, "model.")) ||
                 may_be_left(user, name + k->skip))
                 continue;

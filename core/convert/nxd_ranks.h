@@ -37,8 +37,8 @@ struct tern_convert_nxd_ranks {
     struct tern_convert_nxd_found *found; /* [tensor]: the tensor that was found last */
 };
 
-/* The names of a folder's rank files, by their form: a path below the folder, "%02d" for the tensor
- * and the pipeline rank replaced by theirs; malloc'ed.  NULL when there is no such form. */
+/* The names of a folder's rank files, by their form.  It is a path below the folder, with "%02d" in
+ * place of the tensor and the pipeline rank; malloc'ed.  NULL when there is no such form. */
 char *tern_convert_nxd_rank_name(size_t form, int tensor, int pipeline);
 
 /* The names in all files, each file by a child without rights (core/pytorch/pytorch.h).  TERN_USAGE
@@ -56,7 +56,7 @@ int tern_convert_nxd_ranks_find(struct tern_convert_nxd_ranks *r, int pipeline, 
                                 bool whole, struct tern_err *err);
 
 /* An error when the files hold tensors that were not taken, save those for which `may_be_left` is
- * true; it names three of them and ends in `hint`. */
+ * true. It names three of them and ends in `hint`. */
 int tern_convert_nxd_ranks_check_rest(const struct tern_convert_nxd_ranks *r,
                                       bool (*may_be_left)(const void *user, const char *name),
                                       const void *user, const char *hint, struct tern_err *err);

@@ -9,8 +9,8 @@
  *
  * Source: huggingface/optimum-neuron 0.4.5, models/training/transformations_utils.py
  * (to_original_weights), checkpointing.py and peft/peft_model.py.  A rank keeps one A for q, k and
- * v (qkv_proj), or for gate and up (gate_up_proj), and their B one below the other; key heads of B
- * have copies, and q's heads and o_proj's columns stand in the order of core/convert/nxd.h, trn1's.
+ * v (qkv_proj), or for gate and up (gate_up_proj), and their B one below the other.  Key heads of B
+ * have copies.  q's heads and o_proj's columns stand in the order of core/convert/nxd.h, trn1's.
  *
  * Releases before 0.2 (SDK 2.20 to 2.21) kept each module for itself, and wrote a pickle, .pt:
  *

@@ -1,8 +1,8 @@
 /* Adapters as PEFT keeps them, in: adapter_config.json and adapter_model.safetensors or .bin.
  *
- * Each weight's adapter is known by its arrays, so target_modules and its like need no reading; its
- * rank by their shapes; its alpha by lora_alpha and alpha_pattern (PEFT 0.21, utils/other.py,
- * get_pattern_key). */
+ * Each weight's adapter is known by its arrays, so target_modules and its like need no reading. Its
+ * rank is known by their shapes, its alpha by lora_alpha and alpha_pattern (PEFT 0.21,
+ * utils/other.py, get_pattern_key). */
 #include "core/convert/export.h"
 #include "core/convert/foreign.h"
 
@@ -416,8 +416,8 @@ const char *tern_convert_peft_saved(const struct tern_convert_peft *p, const cha
 
 /* ---------------------------------------------------------------- the whole */
 
-/* What an array of the file is of: a module's adapter (its weight's name in `of`), a whole weight
- * of a module that was trained; or neither. */
+/* The owner of an array of the file: a module's adapter (its weight's name in `of`), a whole weight
+ * of a module that was trained, or neither. */
 static bool place_of(const char *array, char *of, size_t n, bool *whole)
 {
     static const char *const ends[] = {".lora_A.weight", ".lora_B.weight",

@@ -9,9 +9,9 @@
 #include "core/ckpt/ckpt.h"
 
 /* shard[i] of `n` tensors of bytes[i], by the rule of huggingface_hub's
- * split_state_dict_into_shards_factory: a file is filled in this order until the next tensor would
- * pass `max_bytes`; a tensor above it has a file of its own, and the one being filled goes on
- * behind it.  Files are numbered from 0 as they are closed.  Returns how many files. */
+ * split_state_dict_into_shards_factory.  A file is filled in this order until the next tensor would
+ * pass `max_bytes`.  A larger tensor has a file of its own, and the one being filled goes on behind
+ * it.  Files are numbered from 0 as they are closed.  Returns how many files. */
 unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes,
                                   unsigned *shard);
 /* Put the tensors, and shard[] with them, into the order of their files; inside a file the order

@@ -1,8 +1,8 @@
 /* The tokenizer of an exported folder, as programs other than tern read it.
  *
- * They differ where a folder says nothing: some put BOS before each text and others do not, and a
- * bare tokenizer.json has no EOS for them.  So the folder says it, in tokenizer_config.json.  Llama
- * 3's tokenizer.model, which only Meta's code reads under that name, becomes a tokenizer.json. */
+ * They differ where a folder says nothing: some put BOS before each text and others do not.  A bare
+ * tokenizer.json has no EOS for them.  So the folder says it, in tokenizer_config.json.  Llama 3's
+ * tokenizer.model, which only Meta's code reads under that name, becomes a tokenizer.json. */
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"

@@ -8,8 +8,8 @@
  *     labels          list<int64>    the id; -100 where it is no target, and where the row is
  * filled up
  *
- * Those trainers shift inside: place j predicts labels[j + 1].  A row is what a row of tern has as
- * targets, so each token of a set is in exactly one row; as the first of a row it is no target.
+ * Those trainers shift inside: place j predicts labels[j + 1].  A row has the targets of a row of
+ * tern, so each token of a set is in exactly one row.  As the first of a row it is no target.
  *
  * Megatron-LM and NeMo (MMapIndexedDataset): tokens.bin has the ids of all documents, tokens.idx
  * their lengths and places (megatron.h).

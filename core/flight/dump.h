@@ -1,6 +1,6 @@
-/* A flight recorder's dump, read back.  Its bytes may come from any program: nothing in here is
- * larger than what the file can hold, every rank is one of the world, and every time can be added
- * to another. */
+/* A flight recorder's dump, read back.  Its bytes may come from any program, so they are checked.
+ * No count is larger than the file can hold, every rank is one of the world, and every time can be
+ * added to another. */
 #ifndef TERN_FLIGHT_DUMP_H
 #define TERN_FLIGHT_DUMP_H
 

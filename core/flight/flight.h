@@ -151,11 +151,11 @@ int tern_flight_open(struct tern_flight *f, struct tern_err *err);
 void tern_flight_close(struct tern_flight *f);
 
 /* Writes the dump of every fabric that this process has open.  With `waiting`, only if the rank has
- * been waiting for another one for some 10 ms, or as soon as it has for 50: for a process that is
- * to end, perhaps because that other rank is gone.  Safe in signal handlers: calls only what they
- * may call, takes no lock, keeps errno. */
+ * been waiting for another one for some 10 ms, or as soon as it has for 50.  This is for a process
+ * that is to end, perhaps because that other rank is gone.  Safe in signal handlers: calls only
+ * what they may call, takes no lock, keeps errno. */
 void tern_flight_write(bool waiting);
-/* An operation failed in these words: writes this rank's dump, and those of ranks of its node that
+/* An operation failed in these words.  Writes this rank's dump, and those of ranks of its node that
  * cannot (the blamed one, and those that have ended).  Once. */
 void tern_flight_write_failed(struct tern_flight *f, const char *why);
 /* An operation has been waiting so long.  Writes the dump that tern_flight_write(true) left for

@@ -18,7 +18,7 @@ enum part_kind {
     PART_NO_DUMP,
 };
 
-struct part { /* members of a communicator of whom the same can be said */
+struct part { /* members of a communicator that are in the same state */
     enum part_kind kind;
     uint64_t desc;
     enum tern_flight_state state;

@@ -37,7 +37,7 @@ int tern_infer_row_encode(const struct tern_infer_tokens *t, const char *context
                           struct tern_err *err);
 
 /* The sum of the logarithms of the probabilities, in nats, that the model gives the scored ids of
- * the row: one id fewer than the row has must be positions of `m`, a whole model. */
+ * the row. One id fewer than the row has must be positions of `m`, a whole model. */
 int tern_infer_row_score(struct tern_llama *m, const struct tern_infer_row *row, double *ret_nats,
                          struct tern_err *err);
 
@@ -45,8 +45,8 @@ int tern_infer_row_score(struct tern_llama *m, const struct tern_infer_row *row,
  * equals; that of the first NaN, where there is one. */
 size_t tern_infer_choose(const double *nats, const double *lengths, size_t n);
 
-/* The standard error of the mean of `n` answers, `right` of which are right: the deviation of a
- * sample (n - 1), by the root of n.  NAN for fewer than two. */
+/* The standard error of the mean of `n` answers, `right` of which are right.  It is the deviation
+ * of a sample (n - 1), divided by the root of n.  NAN for fewer than two. */
 double tern_infer_standard_error(uint64_t right, uint64_t n);
 
 #endif

@@ -34,8 +34,8 @@ struct tern_infer_generation {
     void *ctx;
     bool logprobs; /* are they wanted? */
     /* A token of a prompt, an EOS among them, with the natural logarithm of its probability before
-     * temperature, top_k and top_p (0 where it is not wanted).  0, or 1 to end this prompt; -1 with
-     * `err` ends all. */
+     * temperature, top_k and top_p.  It is 0 where it is not wanted.  0, or 1 to end this prompt;
+     * -1 with `err` ends all. */
     int (*token)(void *ctx, size_t prompt, int32_t id, double logprob, struct tern_err *err);
     /* A prompt's last token was given out (with GIVEN_UP there may be none). */
     int (*end)(void *ctx, size_t prompt, enum tern_infer_end why, struct tern_err *err);

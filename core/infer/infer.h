@@ -1,6 +1,6 @@
 /* A trained model put to use: weights from disk into memory, and perplexity.
  *
- * Weights come from a Hugging Face folder or from a checkpoint of ours; a path that ends in
+ * Weights come from a Hugging Face folder or from a checkpoint of ours. A path that ends in
  * "/latest" or "/best" is a checkpoint of that folder (tern_ckpt_resolve).
  */
 #ifndef TERN_INFER_INFER_H
@@ -66,7 +66,7 @@ struct tern_infer_group {
 };
 
 /* Over all rows of `set`, cut at seq_len, `batch` rows at a time (the last batch is filled up with
- * rows that do not count); every rank of `comm` gets the same sums.  Collective.  1, without sums:
+ * rows that do not count).  Every rank of `comm` gets the same sums.  Collective.  1, without sums:
  * another rank failed, or a rank had a stop request. */
 int tern_infer_evaluate(const struct tern_infer_group *g, const struct tern_data_set *set,
                         uint32_t seq_len, int batch, struct tern_comm *comm,

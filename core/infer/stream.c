@@ -1,6 +1,5 @@
-/* All tokens are decoded again for each new one: at 10,000 tokens this takes 0.2 ms, beside a pass
- * through a model that takes a hundred times as long.  So the text is the decoder's, by
- * construction. */
+/* All tokens are decoded again for each new one: at 10,000 tokens this takes 0.2 ms.  A pass
+ * through a model takes a hundred times as long.  So the text is the decoder's, by construction. */
 #include "core/infer/stream.h"
 
 #include "core/base/str.h"
@@ -82,7 +81,7 @@ static bool is_byte(const struct tern_token *t, uint32_t id)
     return piece && len == 6 && memcmp(piece, "<0x", 3) == 0 && piece[5] == '>';
 }
 
-/* Where the text ends that no later token changes: a character may still be made of the bytes at
+/* The end of the text that no later token changes. A character may still be made of the bytes at
  * the end, which are U+FFFD until then. */
 static size_t certain(const struct tern_infer_stream *s)
 {

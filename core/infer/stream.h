@@ -15,9 +15,9 @@
 
 struct tern_infer_stream;
 
-/* `before`: the id that the text follows, whose own text is left out: a space that begins the first
- * word stays then, and its bytes make no character with the text's.  -1: the text stands alone.
- * `stops` (NULL where n_stops is 0, else kept): texts that end it. */
+/* `before`: the id before the text, whose own text is left out.  A space that begins the first word
+ * stays then, and its bytes make no character with the text's.  -1: the text stands alone. `stops`
+ * (NULL where n_stops is 0, else kept): texts that end it. */
 struct tern_infer_stream *tern_infer_stream_new(const struct tern_token *t, int32_t before,
                                                 const char *const *stops, size_t n_stops,
                                                 struct tern_err *err);

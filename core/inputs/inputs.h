@@ -19,10 +19,10 @@
 
 /* ------------------------------------------------------------------ the list of them */
 
-/* What a recipe reads, and a digest of each that changes when it does: of a token set its header,
- * which holds the checksum of all digests; of a checkpoint its manifest; of a Hugging Face folder
- * its config and the heads and sizes of its weights, not the weights themselves (they are tens of
- * GiB).  An input that is not there is left out. */
+/* The files that a recipe reads, and a digest of each that changes with the file.  A token set's is
+ * its header, which holds the checksum of all digests; a checkpoint's its manifest.  A Hugging Face
+ * folder's is its config and the heads and sizes of its weights, not the weights themselves (they
+ * are tens of GiB).  An input that is not there is left out. */
 struct tern_inputs_one {
     char *key, *path; /* "data.train[0]" */
     char sha256[TERN_SHA256_HEX];
@@ -37,8 +37,9 @@ int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *ret_inputs
 void tern_inputs_free(struct tern_inputs *inputs);
 
 /* Find `r->steps` of a recipe that says `epochs`, by a look at its first training set (see
- * tern_recipe_resolve), and the ends of stages whose sets are exhausted (tern_recipe_end_stage);
- * any other recipe stays as it is.  Call it right after the recipe was loaded. */
+ * tern_recipe_resolve).  Find also the ends of stages whose sets are exhausted
+ * (tern_recipe_end_stage).  Any other recipe stays as it is.  Call it right after the recipe was
+ * loaded. */
 int tern_inputs_length(struct tern_recipe *r, struct tern_err *err);
 
 /* How its training sets lie in rows. */
@@ -77,7 +78,7 @@ int tern_inputs_at_line(const struct tern_recipe *r, const char *key, struct ter
 /* ------------------------------------------------------------------ the same run */
 
 /* May `r` go on from checkpoint `path`, whose manifest says `meta`?  0, or -1 with TERN_USAGE: its
- * identity hash, its model, its token sets or, with data.stages, its batches are others; `accept`
+ * identity hash, its model, its token sets or, with data.stages, its batches are others.  `accept`
  * lets all but the last pass.  A field that `meta` lacks is not compared. */
 int tern_inputs_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
                          struct tern_err *err);

@@ -68,8 +68,8 @@ static void add_file(struct list *l, const char *key, const char *path)
     add(l, tern_strdup(key), path, tern_sha256_file(path, digest, NULL) == 0 ? digest : NULL);
 }
 
-/* Name, size and head of every weights file: a safetensors head lists all arrays in it, and so does
- * the beginning of PyTorch's files.  The number of files. */
+/* Name, size and head of every weights file: a safetensors head lists all arrays in it, and the
+ * beginning of PyTorch's files does, too.  The number of files. */
 static size_t add_heads(struct tern_sha256 *h, const char *dir, const char *files)
 {
     char *pattern = tern_fs_join(dir, files), *head = malloc(HEAD_BYTES);

@@ -28,8 +28,8 @@ static int same_identity(const struct tern_recipe *r, const char *path, const ch
 
 /* ---------------------------------------------------------------- the model */
 
-/* 1 with *c, 0 when there is no model any more where the recipe names one, or it is another's
- * newest or best checkpoint; -1 when it cannot be read. */
+/* 1 with *c. 0 when there is no model any more where the recipe names one, or it is another's
+ * newest or best checkpoint. -1 when it cannot be read. */
 static int named_model(const struct tern_recipe *r, struct tern_model_config *c,
                        struct tern_err *err)
 {

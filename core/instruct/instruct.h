@@ -11,8 +11,8 @@
  * prompt, completion), or a conversation under `messages` or `conversations`.
  *
  * Ids and masks are those of the trainer that most people use (SFTTrainer of trl 1.16 on
- * transformers 5): text between two special tokens is tokenised as a whole, prompt and answer
- * together; the answer begins where its ids part from those of the prompt alone.  One thing
+ * transformers 5).  Text between two special tokens is tokenised as a whole, prompt and answer
+ * together.  The answer begins where its ids part from those of the prompt alone.  One thing
  * differs: special tokens come from the template only.  "<|eot_id|>" in a record is text.
  */
 #ifndef TERN_INSTRUCT_INSTRUCT_H

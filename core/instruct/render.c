@@ -1,4 +1,4 @@
-/* A record put into a template: pieces of text and special tokens, targets told apart. */
+/* A record put into a template: pieces of text and special tokens, with targets marked. */
 #include "core/instruct/template.h"
 
 #include <stdlib.h>

@@ -62,7 +62,7 @@ void tern_instruct_template_free(struct tern_instruct_template *t);
 
 enum { TERN_INSTRUCT_MESSAGES_MAX = 4096 }; /* each answer costs its prompt's tokens once more */
 
-/* Text and special tokens, one after the other; targets are told apart. */
+/* Text and special tokens, one after the other, each marked as a target or not. */
 struct tern_instruct_piece {
     const struct tern_instruct_part *special; /* NULL: text */
     size_t end;                               /* of text in `text` */

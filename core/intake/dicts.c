@@ -1,11 +1,11 @@
 /* Hugging Face's dicts of values, and the progress bar that gives their steps.
  *
  * For each dict, tqdm.write clears the bar on stderr, prints the dict on stdout and draws the bar
- * again.  tern-task passes on stdout before stderr, so a dict comes before its redraw, and the n-th
+ * again.  tern-task passes on stdout before stderr, so a dict comes before its redraw.  The n-th
  * dict belongs to the n-th redraw, however late both are read.
  *
- * A redraw without a dict shows that stdout is later than stderr: it goes through a buffer or
- * another program (tee, awk).  The first dict that comes too late always shows itself so, since the
+ * A redraw without a dict shows that stdout is later than stderr.  stdout then goes through a
+ * buffer or another program (tee, awk).  The first late dict is always seen in this way, since the
  * dicts before it had their redraws.  From then on no step is certain.
  */
 #include "core/base/log.h"

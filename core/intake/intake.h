@@ -18,8 +18,8 @@ struct tern_intake;
 /* `text`: TERN_RUN_METRICS, a line for each of the recipe's workload.metrics, its parts divided by
  * tabs: "known TRAINER", "pattern ERE NAME...", "tensorboard DIR"; or NULL.  `rank`: of the task.
  * Patterns of the recipe and event files are read on rank 0 alone.  Lines of known trainers are
- * read on every rank, since each trainer chooses the rank that prints (Hugging Face's with
- * disable_tqdm prints on one a node, values of the same steps).  `spool_dir`: TERN_RUN_SPOOL; the
+ * read on every rank, since each trainer chooses the rank that prints.  Hugging Face's with
+ * disable_tqdm prints on one a node, values of the same steps.  `spool_dir`: TERN_RUN_SPOOL; the
  * first value makes a file there. */
 struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const char *text,
                                      int64_t now_ns, struct tern_err *err);

@@ -1,8 +1,8 @@
 /* Names of metrics for the tags of event files.
  *
- * A tag is the metric's name.  Where files of several folders have it at once (Keras' train/ and
- * validation/, the folder that torch's add_scalars makes for each value), TensorBoard shows a curve
- * for each folder, and the folder's name stands before the tag: "validation/epoch_loss".  The
+ * A tag is the metric's name.  Files of several folders may have it at once (Keras' train/ and
+ * validation/, the folder that torch's add_scalars makes for each value).  Then TensorBoard shows a
+ * curve for each folder, and the folder's name stands before the tag: "validation/epoch_loss".  The
  * folder that had it first keeps the tag alone.  A process that goes on in a folder of its own
  * (version_1 after a restart) goes on with the metric.
  */

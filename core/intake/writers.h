@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 
 struct tern_intake_writer {
-    int64_t time_s; /* when the file was made; -1: not told */
-    int64_t pid;    /* -1: not told */
-    char host[256]; /* "": not told */
+    int64_t time_s; /* when the file was made; -1: not known */
+    int64_t pid;    /* -1: not known */
+    char host[256]; /* "": not known */
 };
 
 /* Whose is a file?  OTHERS: of another process of this node, or of another user. */
@@ -33,8 +33,8 @@ bool tern_intake_writer_is_here(const struct tern_intake_writer *w);
 /* Does it tell a process of this node that still runs? */
 bool tern_intake_writer_runs(const struct tern_intake_writer *w);
 
-/* The processes of this task (this one, those below it, and those with its TERN_METRIC_FILE), and
- * the event files that they and other processes have open. */
+/* The processes of this task, and the event files that they and other processes have open. They are
+ * this one, those below it, and those with its TERN_METRIC_FILE. */
 struct tern_intake_writers;
 struct tern_intake_writers *tern_intake_writers_open(void);
 /* Look at the processes that run now; those of the task that have ended are remembered. */

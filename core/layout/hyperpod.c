@@ -1,9 +1,9 @@
 /* Keys and ranges: the model of CreateCluster that AWS's own tools have (botocore 1.44).
  *
- * SageMaker HyperPod's files beside each other: cluster-config.json (create-cluster's input, or its
- * list of instance groups), provisioning_parameters.json (what the lifecycle scripts read) and the
- * file system (what `aws fsx describe-file-systems` prints).  AWS's own check of the first two
- * keeps only its last verdict, and always ends with 0. */
+ * SageMaker HyperPod's files beside each other.  They are cluster-config.json (create-cluster's
+ * input, or its list of instance groups), provisioning_parameters.json (what the lifecycle scripts
+ * read) and the file system (what `aws fsx describe-file-systems` prints).  AWS's own check of the
+ * first two keeps only its last verdict, and always ends with 0. */
 #include "core/layout/keys.h"
 #include "core/layout/notes.h"
 #include "core/layout/rules.h"
@@ -320,7 +320,7 @@ static void rule_lifecycle(struct tern_rules_case *c)
     }
 }
 
-/* What the API is told of a group, and what the scripts are told. */
+/* What the API says of a group, and what the scripts say. */
 static void rule_slurm(struct tern_rules_case *c)
 {
     const struct pod *p = c->facts;
@@ -422,7 +422,7 @@ static const struct tern_rule rules[] = {
     {"pod-lifecycle", TERN_RULES_WARN, 1, rule_lifecycle,
      "all groups run the same lifecycle script", "Write the same for all groups."},
     {"pod-slurm", TERN_RULES_ERROR, 1, rule_slurm,
-     "SlurmConfig says of a group what the scripts are told", "Write the same in both."},
+     "SlurmConfig says of a group what the scripts say", "Write the same in both."},
     {"pod-fsx-pair", TERN_RULES_ERROR, 1, rule_fsx_pair,
      "the file system has a host and a mount name",
      "Write DNSName and MountName of `aws fsx describe-file-systems`."},

@@ -1,6 +1,6 @@
-/* A cluster description: AWS ParallelCluster 3 YAML, judged as `pcluster` judges it, the sidecar
- * *.tern.yaml beside it with tern's own settings, the catalogue of instance types, the lint, and
- * the texts of Slurm's configuration files.
+/* A cluster description: AWS ParallelCluster 3 YAML, judged as `pcluster` judges it, and the
+ * sidecar *.tern.yaml beside it with tern's own settings. Also the catalogue of instance types, the
+ * lint, and the texts of Slurm's configuration files.
  *
  *     struct tern_layout *l = tern_layout_load("cluster.yaml", &err);   // NULL: not readable YAML
  *     if (l->n_errors) ...                                              // l->notes has each
@@ -65,18 +65,18 @@ struct tern_layout_placement {
  * on this node (0: not known).  A rank has visible_cores / n cores from there on.
  *
  * On the 4x4 torus (of Trn1, core c is on chip c/2 at row c/8, column c/2 mod 4) consecutive
- * numbers are near each other: 2 are a chip, 4 are two neighbours, 8 are a row, which closes to a
+ * numbers are near each other.  2 are a chip, 4 are two neighbours, 8 are a row, which closes to a
  * ring.  So groups of at most a row keep the runtime's numbers: rank i has the i-th n-th.  Around a
- * group of several rows these would step from the end of a row to the beginning of the next,
- * two chips apart.  Its ranks therefore go through every second row backwards, and the next group
- * takes its rows the other way round, so that ranks of the same place in both have a link, too:
+ * group of several rows these would step from the end of a row to the beginning of the next, two
+ * chips apart.  Its ranks therefore go through every second row backwards.  The next group takes
+ * its rows the other way round, so that ranks of the same place in both have a link, too:
  *
  *     16 cores: chips 0 1 2 3 7 6 5 4, then 12 13 14 15 11 10 9 8      (8 a row)
  *     32 cores: chips 0 1 2 3 7 6 5 4 8 9 10 11 15 14 13 12
  *
  * A group's cores are the same ones, only their order changes.  The runtime takes any single core,
- * or a range from a multiple of its length (NEURON_RT_VISIBLE_CORES), so only ranks of at most a
- * chip's cores can go backwards.  Larger ones keep the numbers, and so do all ranks where NxD
+ * or a range from a multiple of its length (NEURON_RT_VISIBLE_CORES).  So only ranks of at most a
+ * chip's cores can go backwards.  Larger ones keep the numbers, and all ranks keep them where NxD
  * orders its groups by number (`by_number`). */
 int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, int group);
 
@@ -84,16 +84,16 @@ int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, i
  * each; `group` as above.
  *
  * CPUs are dealt to NeuronCores by the NUMA node of their chip (which is not in the order of
- * chips), whole cores with all their threads; without chips they are dealt to ranks.  TERN_USAGE
- * when the NeuronCores do not divide or the runtime refuses such a share. */
+ * chips).  Cores are whole, with all their threads.  Without chips they are dealt to ranks.
+ * TERN_USAGE when the NeuronCores do not divide or the runtime refuses such a share. */
 int tern_layout_place_cores(const struct tern_layout_instance *t, int threads, int n, int i,
                             int group, struct tern_layout_placement *ret_placement,
                             struct tern_err *err);
 /* NeuronLink hops between two chips. */
 int tern_layout_chip_hops(const struct tern_layout_instance *t, int a, int b);
-/* Hops of the longest step around the ring of a group's NeuronCores, in the order of its ranks, of
- * all groups of `group` of the node's `n` ranks.  `placed`: as tern_layout_first_core says for that
- * group; else by the runtime's numbers. */
+/* Hops of the longest step around the ring of a group's NeuronCores, in the order of its ranks.
+ * The groups are all those of `group` of the node's `n` ranks.  `placed`: as tern_layout_first_core
+ * says for that group; else by the runtime's numbers. */
 int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool placed);
 
 /* ------------------------------------------------------------------ the model */
@@ -236,9 +236,10 @@ const struct tern_rule *tern_layout_rule_row(size_t i);
 const struct tern_rule *tern_layout_hyperpod_rule(size_t i);
 
 /* HyperPod's cluster-config.json, provisioning_parameters.json and what `aws fsx
- * describe-file-systems` prints of their file system: any of the three, told by their keys, judged
- * alone and beside each other; `vars` as above, or NULL.  A layout of findings alone; NULL with
- * `err` only when a file cannot be read or is no JSON.  Free with tern_layout_free. */
+ * describe-file-systems` prints of their file system. Any of the three will do: their keys tell
+ * which it is. Each is judged alone and beside the others; `vars` as above, or NULL.  A layout of
+ * findings alone; NULL with `err` only when a file cannot be read or is no JSON.  Free with
+ * tern_layout_free. */
 struct tern_layout *tern_layout_check_hyperpod(char *const *paths, size_t n, const char *vars,
                                                struct tern_err *err);
 
@@ -275,11 +276,11 @@ struct tern_layout_more {
 };
 
 /* The layout as YAML in one form: Name first and the other keys in the schema's order, true and
- * false, decimal numbers, texts quoted where a reader of YAML 1.1 takes them for something else.
- * Variables have their values; comments, anchors and the sidecar are left out.  The same layout
- * gives the same bytes, and a normalised one gives itself.
- * *ret_with_role: so many of the nodes' sections have a role of their own, so that nothing was
- * said of `bucket`.  -1 when the file cannot be read again. */
+ * false, decimal numbers. Texts are quoted where a reader of YAML 1.1 takes them for something
+ * else. Variables have their values; comments, anchors and the sidecar are left out.  The same
+ * layout gives the same bytes, and a normalised one gives itself. *ret_with_role: so many of the
+ * nodes' sections have a role of their own, so that nothing was said of `bucket`.  -1 when the file
+ * cannot be read again. */
 int tern_layout_normalise(const struct tern_layout *l, const struct tern_layout_more *more,
                           struct tern_buf *to, int *ret_with_role, struct tern_err *err);
 

@@ -40,8 +40,8 @@ static bool is_bare(const char *s)
     return *s == '\0';
 }
 
-/* Bytes of the character at `s` if it may stand in quotes as it is: it is seen, and no end of a
- * line, as U+2028 and U+2029 are to YAML 1.1. */
+/* Bytes of the character at `s` if it may stand in quotes as it is. It must be visible, and no end
+ * of a line, as U+2028 and U+2029 are to YAML 1.1. */
 static size_t shown(const char *s, size_t len)
 {
     const bool ends =
@@ -375,7 +375,7 @@ int tern_layout_normalise(const struct tern_layout *l, const struct tern_layout_
                           struct tern_buf *to, int *ret_with_role, struct tern_err *err)
 {
     struct tern_yaml *doc = tern_yaml_load_1_1(l->path, err);
-    struct tern_layout notes = {.path = l->path}; /* they have been told already */
+    struct tern_layout notes = {.path = l->path}; /* they have been reported already */
     struct form f = {.to = to, .more = more};
 
     if (!doc)

@@ -307,10 +307,10 @@ void tern_layout_rule_type_reserved(struct tern_rules_case *c)
 
     if (!tern_yaml_get(s->resource, "InstanceType") && !tern_yaml_get(s->resource, "Instances") &&
         reservation_id(own))
-        tern_layout_found(c, own,
-                          "the instance type is that of the reservation, which only EC2 knows: its "
-                          "EFA, network cards and memory are not checked, and its nodes cannot be "
-                          "rendered.");
+        tern_layout_found(
+            c, own,
+            "the instance type is that of the reservation, which only EC2 knows. Its EFA, network "
+            "cards and memory are not checked, and its nodes cannot be rendered.");
 }
 
 void tern_layout_rule_type_twice(struct tern_rules_case *c)

@@ -1,15 +1,15 @@
 /* From the model to Slurm's files.  slurm.conf(5), gres.conf(5), topology.conf(5), cgroup.conf(5),
  * spank(7), as of Slurm 22.05.  Node, feature, weight and partition lines follow ParallelCluster's
- * generator, with what it leaves out: sockets, cores and threads (without them Slurm 23.11 uses
- * half the CPUs) and the Neuron devices, for which it knows no GRES. */
+ * generator.  They add sockets, cores and threads (without them Slurm 23.11 uses half the CPUs).
+ * They add the Neuron devices, too, for which it knows no GRES. */
 #include "core/layout/layout.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Releases of Slurm, as 100 * year + month: plugins called none are no more, and what follows from
- * AuthType need not be said; topology.yaml is read, and topology.conf beside it is not. */
+/* Releases of Slurm, as 100 * year + month: plugins called none are no more, and a key that follows
+ * from AuthType is not needed. topology.yaml is read, and topology.conf beside it is not. */
 enum { NO_DEFAULTS = 2311, TOPOLOGY_YAML = 2505 };
 
 /* ------------------------------------------------------------------ nodes */
@@ -105,12 +105,12 @@ static int present(const struct tern_layout_group *g, const struct tern_layout_l
     return !g->dynamic ? g->count : !c ? 0 : c->dynamic < g->count ? c->dynamic : g->count;
 }
 
-/* Everything on this machine, so everything is quick: short timeouts, and credentials that expire
- * after as long (Slurm's least is 5 s), because a requeued job waits for that.  But many nodes
- * share the machine's processors: until the last of 64 has answered, seconds may go by.  Slurm
- * 24.11 pings a node 4 s after its start for the first time, and heeds the answer 1 s later: with
- * SlurmdTimeout=5 it gave up nodes that worked.  No affinity: every slurmd would bind its first
- * task to the same real core.  No cgroups: an ordinary user has none. */
+/* Everything on this machine, so everything is quick.  It has short timeouts, and credentials that
+ * expire after as long (Slurm's least is 5 s), because a requeued job waits for that.  But many
+ * nodes share the machine's processors: until the last of 64 has answered, seconds may go by.
+ * Slurm 24.11 pings a node 4 s after its start for the first time, and heeds the answer 1 s later.
+ * With SlurmdTimeout=5 it gave up nodes that worked.  No affinity: every slurmd would bind its
+ * first task to the same real core.  No cgroups: an ordinary user has none. */
 static void local_head(struct tern_buf *b, const struct tern_layout_local *c, int nodes)
 {
     int patience_s = nodes > 20 ? nodes / 4 : 5;

@@ -1,5 +1,5 @@
 /* Values of a layout, as ParallelCluster's reader takes them: PyYAML decides the type of a plain
- * scalar by YAML 1.1 (`yes` is true, 010 is 8, 1:30 is 90), and marshmallow turns that into the
+ * scalar by YAML 1.1 (`yes` is true, 010 is 8, 1:30 is 90). Then marshmallow turns that into the
  * type of the key (the text "4" into 4, 1 into true).
  */
 #ifndef TERN_LAYOUT_VALUE_H
@@ -34,8 +34,8 @@ const char *tern_layout_as_text(const struct tern_yaml_node *n);
 /* Does the extended regular expression hold somewhere in `text`? */
 bool tern_layout_matches(const char *pattern, const char *text);
 
-/* Of a map, without a word about what is wrong: the schema has told that.  NULL or `other` where
- * the key is absent or has a value of another type. */
+/* Of a map, without a word about what is wrong: the schema has reported that.  NULL or `other`
+ * where the key is absent or has a value of another type. */
 const struct tern_yaml_node *tern_layout_map(const struct tern_yaml_node *map, const char *key);
 const struct tern_yaml_node *tern_layout_list(const struct tern_yaml_node *map, const char *key);
 const char *tern_layout_text(const struct tern_yaml_node *map, const char *key);

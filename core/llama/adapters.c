@@ -1,8 +1,8 @@
 /* Low-rank adapters beside the weights of a layer (LoRA).
  *
- * Of a weight that fans out (q, k, v, gate, up) tensor ranks have all of A and their rows of B; of
- * one that gathers (o, down) their columns of A and all of B.  So an adapter's addend is summed
- * with the product it is added to; beyond that only gradients of whole arrays are sent.
+ * Of a weight that fans out (q, k, v, gate, up) tensor ranks have all of A and their rows of B.  Of
+ * one that gathers (o, down) they have their columns of A and all of B.  So an adapter's addend is
+ * summed with the product it is added to; beyond that only gradients of whole arrays are sent.
  *
  * DoRA (Liu et al. 2024, arXiv 2402.09353) as PEFT has it: with g = m / ||W + scale B A||, a factor
  * for each output whose norm counts as a constant in the backward pass (section 4.3 there),

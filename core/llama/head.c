@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Softmax cross entropy of rows whose vocabulary lies on several ranks: they combine the largest
+/* Softmax cross entropy of rows whose vocabulary lies on several ranks.  They combine the largest
  * logit, then the sum of exponentials and the target's logit; no rank has a whole row.  In place as
  * tern_tensor_cross_entropy. */
 static int entropy(struct tern_llama *m, const int32_t *targets, const uint8_t *mask,

@@ -1,6 +1,6 @@
-/* An array that outlives the kernel that makes it is stored as tern_real where it was made, or,
- * with bf16, in half the bytes: then it is made in scratch that all layers share, rounded and
- * stored. */
+/* An array that outlives the kernel that makes it is stored as tern_real where it was made. With
+ * bf16 it is stored in half the bytes: then it is made in scratch that all layers share, rounded
+ * and stored. */
 #include "core/llama/layers.h"
 
 tern_real *tern_llama_work(const struct tern_llama *m, void *kept, tern_real *scratch)

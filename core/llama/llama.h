@@ -56,7 +56,7 @@ enum tern_llama_recompute {
 };
 
 /* Blocks that other processes may have to reach: parameters and gradients of the trained weights
- * (with adapters theirs), and all activations, those of tern_llama_peers among them. */
+ * (with adapters theirs), and all activations. Those of tern_llama_peers are among them. */
 enum tern_llama_block {
     TERN_LLAMA_BLOCK_PARAMS,
     TERN_LLAMA_BLOCK_GRADS,
@@ -86,16 +86,17 @@ struct tern_llama_options {
     bool sequence;
     enum tern_llama_recompute recompute;
     /* Parameters, and stored activations, are bf16 in memory.  Everything is computed in tern_real,
-     * from rounded values: products of these by the CPU's unit for bf16 (tern_tensor_bf16_unit),
-     * which rounds inputs that are not, with DoRA and dropout.  Results are rounded (to the
-     * nearest, ties to even) where a model of bf16 tensors rounds them: products (after their sums
-     * over tensor ranks), norms, attention, SwiGLU, the logits, and the gradients of all of these.
-     * Gradients of parameters are summed and stay in tern_real; adapters are in tern_real. */
+     * from rounded values.  Products of these for bf16 are the CPU's unit's
+     * (tern_tensor_bf16_unit), which rounds inputs that are not, with DoRA and dropout.  Results
+     * are rounded (to the nearest, ties to even) where a model of bf16 tensors rounds them.  They
+     * are products (after their sums over tensor ranks), norms, attention, SwiGLU, the logits, and
+     * the gradients of all of these. Gradients of parameters are summed and stay in tern_real;
+     * adapters are in tern_real. */
     bool bf16;
     const struct tern_model_adapters *adapters; /* NULL or rank 0: all weights are trained; else
                                                    only these, and the others have no gradient */
     /* A step is one micro-batch: tern_llama_grads_zero comes before each backward pass.  The memory
-     * of gradients then holds activations of the layer above until the gradients are written:
+     * of gradients then holds activations of the layer above until the gradients are written.  So
      * tern_llama_grads is valid only between a backward pass and the next forward pass.  Of effect
      * where all layers are one chunk here and their weights are trained. */
     bool one_micro_batch;
@@ -191,7 +192,7 @@ int tern_llama_batch_check(const struct tern_llama *m, const struct tern_llama_b
 
 /* The residual stream at the chunk's two ends, of tern_llama_stream elements for a full batch: `in`
  * is to be filled before the forward pass (unless the chunk embeds), and holds its gradient after
- * the backward pass; `out` is the forward pass's result, and is to be filled with its gradient
+ * the backward pass.  `out` is the forward pass's result.  It is to be filled with its gradient
  * before the backward pass (unless the chunk has the head).  Without training both are the same
  * memory.  Elements are tern_real, or bf16 as the options said. */
 void *tern_llama_in(struct tern_llama *m, int chunk, int slot);

@@ -4,8 +4,8 @@
 enum {
     ALIGN = 64, /* bytes: a cache line, a vector register */
     /* Logits held at a time.  Large enough that reading and writing the head's gradient once a
-     * chunk is small beside the products (with V 32000 and C 288: 512 rows, 74 MB moved for 28
-     * GFLOP); a quarter of it costs a tenth of the step's speed. */
+     * chunk is small beside the products.  (With V 32000 and C 288: 512 rows, 74 MB moved for 28
+     * GFLOP.) A quarter of it costs a tenth of the step's speed. */
     LOGIT_BYTES = 64 << 20,
     HEAD_ROWS_MIN = 64,
 };
@@ -247,7 +247,7 @@ int tern_llama_size(struct tern_llama *m, const struct tern_llama_options *o, st
             return -1;
     }
     /* By the largest part of the vocabulary: tensor ranks combine their logits' sums chunk by
-     * chunk, so that chunks must be of one size where the vocabulary does not divide. */
+     * chunk. So chunks must be of one size where the vocabulary does not divide. */
     int64_t widest = (o->config->vocab + place->tensor - 1) / place->tensor;
     int64_t rows = LOGIT_BYTES / (int64_t)sizeof(tern_real) / widest;
     rows = rows < HEAD_ROWS_MIN ? HEAD_ROWS_MIN : rows / 16 * 16;

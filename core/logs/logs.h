@@ -9,10 +9,11 @@
  *     1763713465123456789 o step 7 loss 2.31
  *     nanoseconds since 1970, a space, the stream, a mark, the text
  *
- * Streams: o stdout, e stderr, t lines of tern's own.  Marks: ' ' the line is whole; '+' it goes on
- * in the stream's next record (it was longer than a record, or its end came late); '~' a carriage
- * return ended it and it was overwritten, as progress bars do.  The text is the bytes as printed,
- * without a newline.  A file may end in a torn record at any moment; no other record is torn.
+ * Streams: o stdout, e stderr, t lines of tern's own.  Marks: ' ' the line is whole.  '+' it goes
+ * on in the stream's next record (it was longer than a record, or its end came late).  '~' a
+ * carriage return ended it and it was overwritten, as progress bars do.  The text is the bytes as
+ * printed, without a newline.  A file may end in a torn record at any moment; no other record is
+ * torn.
  *
  * An eighth of `max_bytes` is for the beginning, the rest for the newest records.  Files in between
  * are removed: a gap in the numbers is a gap in the log.
@@ -60,8 +61,8 @@ void tern_logs_file_add(struct tern_logs_file *f, int64_t wall_ns, char stream, 
                         const char *text, size_t len);
 /* `lines` were lost before they reached the log: a record says so. */
 void tern_logs_file_add_lost(struct tern_logs_file *f, uint64_t lines);
-/* Add the last record: how the program ended; `status` is wait(2)'s.  `told`: it had been told to
- * end before. */
+/* Add the last record: how the program ended; `status` is wait(2)'s.  `told`: it had got a signal
+ * to end before. */
 void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status, bool told);
 /* Is this text, of stream t, the text of a last record? */
 bool tern_logs_is_end(const char *text, size_t len);
@@ -72,11 +73,11 @@ bool tern_logs_ended(const char *dir, size_t n, int *status, int64_t *ret_last_n
 /* The first of ranks 0 to n - 1 whose program has not ended, by its log, though another's has, and
  * none has failed.  -1 when there is none, or the logs cannot be read. */
 int64_t tern_logs_left(const char *dir, size_t n);
-/* The first rank that failed before it was told to end, by the nodes' clocks: *ret_status is
- * wait(2)'s.  -1 when there is none, or not all have ended as above. */
+/* The first rank that failed before it got a signal to end, by the nodes' clocks: *ret_status is
+ * wait(2)'s. -1 when there is none, or not all have ended as above. */
 int64_t tern_logs_first_failed(const char *dir, size_t n, int *ret_status);
-/* The first rank that exited with 1 to 128, which no signal makes, also when it was told to end:
- * *ret_status is wait(2)'s.  -1 as above. */
+/* The first rank that exited with 1 to 128, which no signal makes, also after a signal to end:
+ * *ret_status is wait(2)'s. -1 as above. */
 int64_t tern_logs_first_exit(const char *dir, size_t n, int *ret_status);
 /* Write the buffered records.  Records that the file system refuses are lost; a record says so when
  * it takes writes again. */

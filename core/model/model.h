@@ -115,10 +115,10 @@ uint64_t tern_model_tensor_bytes(const struct tern_model_config *c, size_t i, in
  *
  * The part of a model that one rank holds when tensor x pipeline ranks share it.  Tensor ranks cut
  * each matrix (Megatron-LM, arXiv 1909.08053): those that fan out by rows, those that gather by
- * columns, the vocabulary by rows; all hold whole norms.  With fewer key heads than tensor ranks,
+ * columns, the vocabulary by rows.  All hold whole norms.  With fewer key heads than tensor ranks,
  * each key head is held by several neighbours.  The layers form pipeline x interleave chunks in a
  * row, as equal as they can be; stage s holds chunks s, s + pipeline, ... (arXiv 2104.04473).  The
- * first chunk has the embedding, the last one norm and head; a tied head on another stage than the
+ * first chunk has the embedding, the last one norm and head.  A tied head on another stage than the
  * embedding is a copy of it. */
 struct tern_model_place {
     int tensor, tensor_rank;
@@ -153,8 +153,8 @@ struct tern_model_part {
     int unit;
 };
 
-/* Neighbouring parts of one width, which are sent and cut as one matrix [rows, width]: embedding; a
- * layer's q, k and v; o; gate and up; down; norms; norm; head. */
+/* Neighbouring parts of one width, which are sent and cut as one matrix [rows, width]. They are:
+ * embedding; a layer's q, k and v; o; gate and up; down; norms; norm; head. */
 struct tern_model_unit {
     uint64_t offset;
     int64_t rows, width;
@@ -190,10 +190,10 @@ struct tern_model_shard *tern_model_shard_new(const struct tern_model_config *c,
                                               struct tern_err *err);
 void tern_model_shard_free(struct tern_model_shard *s);
 
-/* Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): beside a weight W [out,in] of a layer stand
- * A [rank,in] and B [out,rank], and its product becomes W x + scale B A dropout(x).  With `dora`
- * (Liu et al. 2024, arXiv 2402.09353) also the magnitudes m [out]: the weight is that of W + scale
- * B A, each row scaled to the length in m.  Names are PEFT's. */
+/* Low-rank adapters (Hu et al.  2021, arXiv 2106.09685): beside a weight W [out,in] of a layer
+ * stand A [rank,in] and B [out,rank].  Its product becomes W x + scale B A dropout(x).  With `dora`
+ * (Liu et al.  2024, arXiv 2402.09353) also the magnitudes m [out].  The weight is that of W +
+ * scale B A, each row scaled to the length in m.  Names are PEFT's. */
 struct tern_model_adapters {
     int rank;         /* 0: none */
     unsigned targets; /* bit 1 << (kind - TERN_MODEL_Q) of TERN_MODEL_Q .. TERN_MODEL_DOWN */
@@ -223,13 +223,13 @@ uint64_t tern_model_adapter_params(const struct tern_model_config *c,
 void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *ret_from,
                          int64_t *ret_to);
 
-/* FLOPs a token in rows of `seq_len`: two a multiply-add, matrix products and attention's two
- * products over the seq_len / 2 positions a token sees on average (the masked half is not counted);
- * a backward pass counts as two forward ones.  As in Megatron-LM's count (Narayanan et al. 2021,
- * arXiv 2104.04473), less the mask and the recomputation. */
+/* FLOPs a token in rows of `seq_len`: two a multiply-add, of matrix products and attention's two
+ * products.  Attention counts the seq_len / 2 positions a token sees on average (the masked half is
+ * not counted).  A backward pass counts as two forward ones.  As in Megatron-LM's count (Narayanan
+ * et al. 2021, arXiv 2104.04473), less the mask and the recomputation. */
 double tern_model_flops_forward(const struct tern_model_config *c, int seq_len);
 double tern_model_flops_train(const struct tern_model_config *c, int seq_len);
-/* Of training adapters alone: a frozen matrix has no gradient, and nothing before the first layer
+/* Of training adapters alone.  A frozen matrix has no gradient.  Nothing before the first layer
  * needs one, so that q, k and v pass none on there.  DoRA's magnitudes and norms do not count, nor
  * the recomputation for them. */
 double tern_model_flops_adapters(const struct tern_model_config *c, int seq_len,

@@ -20,7 +20,7 @@ struct tern_place_explain {
 };
 
 /* A table of the nodes (rows that differ in their numbers alone are one), the groups and the
- * switches between their members, what a node's ranks have of it, the command line. */
+ * switches between their members. Then the ranks of a node, and the command line. */
 void tern_place_explain_text(const struct tern_place_explain *e, struct tern_buf *to);
 /* The same as JSON, no rows folded.  A new reference. */
 json_t *tern_place_explain_json(const struct tern_place_explain *e);

@@ -5,11 +5,11 @@
  * consecutive ranks.  A launcher with one task a node (torchrun) therefore gives ranks the same
  * places as one that starts every rank.  The order of the nodes is chosen for the least cost:
  *
- *   The switches between two nodes are those on the path through the tree: 1 under one leaf, 3 over
- *   the next level, and so on; 0 inside a node.  A cost has three parts: the switches
- *   crossed by all neighbours of the tensor groups (rings, several times a layer), by all pipeline
- *   neighbours (every micro-batch), and by all neighbours of the data-parallel groups (rings, once
- *   a step).  Costs compare in that order: a part counts only when those before it are equal.
+ *   The switches between two nodes are those on the path through the tree.  They are 1 under one
+ *   leaf, 3 over the next level, and so on; 0 inside a node.  A cost has three parts, each the
+ *   switches that neighbours cross.  They are the neighbours of tensor groups (rings, several times
+ *   a layer), of pipelines (every micro-batch), and of data-parallel groups (rings, once a step).
+ *   Costs compare in that order: a part counts only when those before it are equal.
  *
  * A tensor group lies inside a node, or spans whole nodes.  The first node stays the first: scripts
  * take it for the master, where rank 0 is.  Among equal orders the given one wins, then the one

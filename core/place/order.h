@@ -1,5 +1,5 @@
-/* The nodes of a place in the order of their ranks: reads hosts and switches from Slurm and makes
- * the map (map.h), whose order search.c chooses. */
+/* The nodes of a place in the order of their ranks. It reads hosts and switches from Slurm and
+ * makes the map (map.h), whose order search.c chooses. */
 #ifndef TERN_PLACE_ORDER_H
 #define TERN_PLACE_ORDER_H
 
@@ -16,7 +16,7 @@ struct tern_place_order {
 };
 
 /* Fills *o; free with tern_place_order_free.  The controller is queried once, whatever the number
- * of nodes, and not at all where the order is given: one node, launch.mapping: block, or a
+ * of nodes.  It is not queried where the order is given: one node, launch.mapping: block, or a
  * heterogeneous job.  When the controller does not answer, a warning says so, and no switches are
  * known. */
 int tern_place_order_read(const struct tern_place *p, const struct tern_recipe *r,

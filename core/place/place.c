@@ -282,8 +282,8 @@ static void forget_other_job(void)
     tern_slurm_job_free(job);
 }
 
-/* The ranks' srun takes SLURM_THREADS_PER_CORE for a setting.  It is the job's own that counts: of
- * the CPUs that Slurm gave the job, a lower number would leave some out, and srun refuses that. The
+/* The ranks' srun takes SLURM_THREADS_PER_CORE for a setting.  The job's own number counts.  A
+ * lower one would leave out some of the CPUs that Slurm gave the job, and srun refuses that. The
  * variable may be another job's, or have been left out with those of a step. */
 static void set_threads(const struct tern_place *p)
 {

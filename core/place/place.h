@@ -48,13 +48,13 @@ int tern_place_read(struct tern_place *p, const struct tern_recipe *r, int64_t r
 /* Ranks on a node; of a workload, the workers of its tasks (workload.workers_per_node). */
 int64_t tern_place_ranks_on_node(const struct tern_place *p, const struct tern_recipe *r);
 
-/* Before a run, fill in what is known of the machines of a Slurm job of known->nodes nodes (0: the
- * fewest that the recipe needs) and the recipe's spares: node_memory, larger, device_memory,
- * cluster_nodes and partition.  A job is in one partition: that of `partition` ("a,b": one of
- * them), or for NULL that of SBATCH_PARTITION, of the job around this process, or Slurm's default.
- * "", as TERN_ANY_PARTITION, and a Slurm without a default: the largest node of any partition.
- * Without Slurm, fill in the memory of this machine.  The controller is queried once; an unknown
- * value stays 0.  TERN_USAGE when Slurm has no such partition. */
+/* Before a run, fill in what is known of a Slurm job's machines: node_memory, larger,
+ * device_memory, cluster_nodes and partition.  The job has known->nodes nodes (0: the fewest that
+ * the recipe needs) and the recipe's spares.  A job is in one partition: that of `partition`
+ * ("a,b": one of them).  For NULL it is that of SBATCH_PARTITION, of the job around this process,
+ * or Slurm's default. "", as TERN_ANY_PARTITION, and a Slurm without a default: the largest node of
+ * any partition. Without Slurm, fill in the memory of this machine.  The controller is queried
+ * once; an unknown value stays 0.  TERN_USAGE when Slurm has no such partition. */
 int tern_place_find_machines(const struct tern_recipe *r, const char *partition,
                              struct tern_check_options *known, struct tern_err *err);
 

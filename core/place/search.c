@@ -299,8 +299,8 @@ static int compare_where(const void *a, const void *b, void *arg)
     return c ? c : i < j ? -1 : i > j;
 }
 
-/* Nodes sorted by their switches, dealt to the positions either in their order, or stage by stage:
- * first the first `unit` positions of every pipeline stage, then the next ones. */
+/* Nodes sorted by their switches, dealt to the positions either in their order, or stage by stage.
+ * By stages, first the first `unit` positions of every pipeline stage, then the next ones. */
 static void construct(const struct problem *p, const size_t *sorted, size_t stage, size_t unit,
                       struct arrangement *a)
 {

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* The k-th pass in one direction: micro-batches in groups of `stages`, each group through one chunk
- * after the other (Narayanan et al. 2021, arXiv 2104.04473, 2.2). */
+/* The k-th pass in one direction. Micro-batches go in groups of `stages`, each group through one
+ * chunk after the other (Narayanan et al 2021, arXiv 2104.04473, 2.2). */
 static struct tern_plan_step pass(const struct tern_plan_stage *s, int64_t k, bool backward)
 {
     int64_t width = s->interleave > 1 ? s->stages : 1, whole = width * s->interleave;

@@ -54,7 +54,7 @@ bool tern_plan_async(const struct tern_recipe *r);
 
 /* Host memory of one rank of tern's own trainer: the model and its share of a step's tokens, to the
  * byte.  The process takes 9.5 MiB (8.3 to 10.7 were measured on x86-64: programs, libraries,
- * messages), 6 MiB more where ranks are `wired` (libfabric), and the buffers of its threads'
+ * messages).  6 MiB more where ranks are `wired` (libfabric), and the buffers of its threads'
  * products (core/tensor).  Before the model is there, two matrices are multiplied
  * (tern_plan_peak_side; under `tern run` alone): where the model is smaller, the difference counts
  * as the process's.  Threads are launch.threads, else as many as a rank started here would take.
@@ -67,19 +67,20 @@ int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *
                    struct tern_plan_memory *ret_memory, struct tern_err *err);
 
 /* The side of the squares whose product, before there is a model, measures the peak for MFU
- * (core/train).  One thread reaches its limit at 512 (measured: 174 GFLOP/s of 176 at 2048, in
- * 1.5 ms); several wait for each other (two: 47, 129, 183, 161 at 512, 1024, 1536, 2048). */
+ * (core/train).  One thread reaches its limit at 512 (measured: 174 GFLOP/s of 176 at 2048, in 1.5
+ * ms).  Several wait for each other (two: 47, 129, 183, 161 at 512, 1024, 1536, 2048). */
 int tern_plan_peak_side(int threads);
 
-/* Memory on one NeuronCore for a trainer such as NeuronX Distributed with the recipe's degrees:
- * bf16 weights and fp32 gradients cut by tensor and pipeline, fp32 master weights and two moments
- * cut by data, too (ZeRO-1), and activations with sequence parallelism and selective recomputation,
- * 22 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks, for as many
- * micro-batches as are in flight in the first stage.  tern's own trainer keeps as many.  The 34 of
- * Korthikanti et al. 2022 (arXiv 2205.05198, table 2) would warn of published runs: Llama-2-70B at
- * TP 8 x PP 8 on 8 trn1.32xlarge leaves 22.3 (tests/cli/published.sh).  `data` is the data-parallel
- * degree; 0, not known, leaves out moments.  An estimate: a trainer may recompute all, train
- * adapters alone, keep no master copy.  Only `params` is needed by every trainer. */
+/* Memory on one NeuronCore for a trainer such as NeuronX Distributed with the recipe's degrees.  It
+ * is bf16 weights and fp32 gradients cut by tensor and pipeline, and fp32 master weights and two
+ * moments cut by data, too (ZeRO-1).  Activations are with sequence parallelism and selective
+ * recomputation: 22 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks.
+ * They count for as many micro-batches as are in flight in the first stage.  tern's own trainer
+ * keeps as many.  The 34 of Korthikanti et al. 2022 (arXiv 2205.05198, table 2) would warn of
+ * published runs: Llama-2-70B at TP 8 x PP 8 on 8 trn1.32xlarge leaves 22.3
+ * (tests/cli/published.sh).  `data` is the data-parallel degree; 0, not known, leaves out moments.
+ * An estimate: a trainer may recompute all, train adapters alone, keep no master copy.  Only
+ * `params` is needed by every trainer. */
 void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
                       struct tern_plan_memory *ret_memory);
 

@@ -335,7 +335,7 @@ static int build(struct tern_pytorch_pickle *p)
         return build_reference(p, to, state);
     if (to->kind != TERN_PYTORCH_DICT && to->kind != TERN_PYTORCH_TENSOR &&
         to->kind != TERN_PYTORCH_OPAQUE)
-        return tern_pytorch_pickle_fail(p, "its pickle gives attributes to what has none");
+        return tern_pytorch_pickle_fail(p, "its pickle gives attributes to a value that has none");
     return 0;
 }
 

@@ -5,8 +5,8 @@
  *     ... f.tensors[i]: name, type, shape, strides, place in the file ...
  *     tern_pytorch_free(&f);
  *
- * Both forms are read: the zip archive (since PyTorch 1.6: NAME/data.pkl and NAME/data/KEY, stored,
- * zip64 where it is large), and the older one (five pickles, then the storages).  Sources:
+ * Both forms are read.  One is the zip archive (since PyTorch 1.6: NAME/data.pkl and NAME/data/KEY,
+ * stored, zip64 where it is large).  The older one is five pickles, then the storages.  Sources:
  * torch/serialization.py, torch/_utils.py, CPython's Lib/pickletools.py.
  *
  * The pickle is interpreted, and nothing in it is executed: opcodes and globals that are not on our
@@ -62,7 +62,7 @@ void tern_pytorch_stop_at(const volatile sig_atomic_t *stop);
 int tern_pytorch_open_parts(const char *path, struct tern_pytorch_file *ret_file,
                             struct tern_err *err);
 
-/* The same of a file that need not hold tensors: whole numbers from 0 on in its dicts, under names
+/* The same of a file that need not hold tensors.  Whole numbers from 0 on in its dicts, under names
  * as tensors have them, are listed, too.  A number stands in `reference`. */
 int tern_pytorch_open_numbers(const char *path, struct tern_pytorch_file *ret_file,
                               struct tern_err *err);

@@ -9,8 +9,8 @@ enum { TERN_PYTORCH_CPU_S = 120 };
  * error stay open.  Root becomes a user without rights.  The child can open no file and start no
  * process.  Memory that the parent shares with others is unmapped here.  Signals that ask a process
  * to end do so, whatever the parent does at them.  Where the kernel filters system calls (seccomp
- * on x86-64 and aarch64), the child has those of memory, reading, writing, sleeping, signals to
- * itself and ending; others fail with EPERM.  What cannot be had is left out. */
+ * on x86-64 and aarch64), the child has few.  They are those of memory, reading, writing, sleeping,
+ * signals to itself and ending; others fail with EPERM.  What cannot be had is left out. */
 void tern_pytorch_sandbox(int keep);
 
 #endif

@@ -85,8 +85,8 @@ struct tern_pytorch_write_how {
 struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_object *p,
                                                    const struct tern_pytorch_write_how *how,
                                                    struct tern_err *err);
-/* The next `len` bytes of the storages, in the order in which their tensors were given; a piece may
- * end one storage and begin the next.  After an error the writer can only be aborted. */
+/* The next `len` bytes of the storages, in the order in which their tensors were given.  A piece
+ * may end one storage and begin the next.  After an error the writer can only be aborted. */
 int tern_pytorch_write_bytes(struct tern_pytorch_write *w, const void *data, size_t len,
                              struct tern_err *err);
 /* All bytes were given: the file is made durable and gets its name.  Frees `w`, on error too. */

@@ -14,7 +14,7 @@ static const struct {
 } lists[] = {
     {"data.train", "token sets to train on: [{path: a.tds, weight: 0.99}, ...]. With 'epochs: 3', "
                    "or 'exhausted: stop' (one pass; the default is repeat), the run or the stage "
-                   "ends with the last whole step before the set would be read once more"},
+                   "ends before the set would be read once more. It ends with the last whole step"},
     {"data.stages", "instead of data.train, one after the other: [{until: 1000, train: [...]}, "
                     "{train: [...]}]; 'until' is a stage's last step"},
     {"data.held_out", "token sets to evaluate on: [{name: a, path: a.tds}, ...]"},

@@ -104,7 +104,7 @@ const struct tern_recipe_key tern_recipe_keys[] = {
              "the nearest value; the mean is exact"},
     {"optimizer.guard.spike", KEY_REAL, AT(optimizer.guard.spike), 0, 1000, 0, .late = true,
      .help = "a loss or gradient norm is a spike if it is this many standard deviations above the "
-             "window's mean; its step makes no update; 0: no value is a spike"},
+             "window's mean. Its step makes no update; 0: no value is a spike"},
     {"optimizer.guard.window", KEY_COUNT, AT(optimizer.guard.window), 8, 1024, 128, .late = true,
      .help = "newest steps whose mean and deviation a spike is compared with"},
     {"optimizer.guard.stop_after", KEY_COUNT, AT(optimizer.guard.stop_after), 1, 1000, 5,
@@ -149,8 +149,8 @@ const struct tern_recipe_key tern_recipe_keys[] = {
              "memory for one copy of the arrays that it saves"},
     {"checkpoint.keep", KEY_COUNT, AT(checkpoint.keep), 2, 1e6, 3,
      .help = "number of newest checkpoints that stay, beside that of the best evaluation of each "
-             "held-out set. tern prunes a workload's checkpoints only if "
-             "you set this key: those of workload.progress or, without that, those of `tern metric "
+             "held-out set. tern prunes a workload's checkpoints only if you set this key. They "
+             "are those of workload.progress or, without that, those of `tern metric "
              "checkpoint=DIR` with their step in their name"},
     {"checkpoint.keep_every", KEY_COUNT, AT(checkpoint.keep_every), 0, COUNT_MAX, 0,
      .help = "checkpoints at multiples of this step always stay; 0: none"},
@@ -163,14 +163,14 @@ const struct tern_recipe_key tern_recipe_keys[] = {
              "loss of one node loses no checkpoint"},
     {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
      .help =
-         "folder or s3://BUCKET/PREFIX that gets a verified copy of each checkpoint; a run whose "
+         "folder or s3://BUCKET/PREFIX that gets a verified copy of each checkpoint. A run whose "
          "checkpoint.dir has none goes on from the newest copy; tern prunes nothing there"},
     {"ledger.dir", KEY_PATH, AT(ledger.dir),
      .help = "the ledger's folder, on shared storage; default: the site's. In a shared ledger each "
              "user has a folder"},
     {"ledger.mode", KEY_WORD, AT(ledger.mode), .words = ledger_modes, .late = true, .by_word = true,
      .help = "users who can read the run's records: by the umask, its user alone, the group or "
-             "all; with group or all, a new ledger is a shared one"},
+             "all. With group or all, a new ledger is a shared one"},
     {"ledger.tensorboard", KEY_PATH, AT(ledger.tensorboard), .late = true,
      .help = "folder that gets the run's values as TensorBoard's event files while it runs, in a "
              "folder of the run"},
@@ -182,8 +182,8 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "most attempts after the first one, after failures outside the run"},
     {"launch.at_time_limit", KEY_WORD, AT(launch.at_time_limit), .words = at_limits, .late = true,
      .by_word = true,
-     .help = "when the job reaches its time limit, is preempted, or must leave its nodes for a "
-             "reservation: queue the job again, or stop with status 76"},
+     .help = "when the job reaches its time limit, is preempted, or must leave for a reservation: "
+             "queue the job again, or stop with status 76"},
     {"launch.stop_at", KEY_COUNT, AT(launch.stop_at), 0, TERN_RECIPE_STEPS_MAX, 0, .late = true,
      .help =
          "stop after this step with a checkpoint, to be continued (exit status 76); 0: no stop"},
@@ -194,9 +194,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"launch.profile", KEY_TEXT, AT(launch.profile),
      .help = "profile of the ranks' environment, see `tern env --list`; default: by the nodes"},
     {"launch.rails", KEY_TEXT, AT(launch.rails),
-     .help = "networks between nodes: all that reach every node (default; each must keep working), "
-             "any (tern leaves a failed one out), or interfaces' names with commas between. "
-             "FI_TCP_IFACE also counts"},
+     .help = "networks between nodes: all (default; each must reach every node and keep working), "
+             "any (tern leaves a failed one out), or interfaces with commas between. FI_TCP_IFACE "
+             "also counts"},
     {"launch.mapping", KEY_WORD, AT(launch.mapping), .words = mappings,
      .help = "mapping of ranks to nodes and NeuronCores: by the links of network and chips, or in "
              "the job's order and by number"},

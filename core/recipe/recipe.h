@@ -264,13 +264,13 @@ bool tern_recipe_given(const struct tern_recipe *r, const char *key);
 bool tern_recipe_is_identity(const char *key);
 
 /* Where a recipe says `epochs`, the run's length follows from its first training set, which has
- * `rows` rows of batch.seq_len: enough samples for the mix to see that set `epochs` times, in whole
- * steps.  (The first set is the subject of the run; the others are replayed beside it.)  Else
- * nothing changes.  Call this before using `steps`. */
+ * `rows` rows of batch.seq_len.  It is enough samples for the mix to see that set `epochs` times,
+ * in whole steps.  (The first set is the subject of the run; the others are replayed beside it.)
+ * Else nothing changes.  Call this before using `steps`. */
 int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *err);
 
-/* Stage `k` ends at step `end`, before its last one, as `set` of it is exhausted; so does the run,
- * if it is the last stage that the run has. */
+/* Stage `k` ends at step `end`, before its last one, as `set` of it is exhausted. If it is the last
+ * stage that the run has, the run ends, too. */
 int tern_recipe_end_stage(struct tern_recipe *r, size_t k, int64_t end,
                           const struct tern_recipe_set *set, struct tern_err *err);
 
@@ -292,13 +292,13 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
  *     infinite  constant_lr + (peak - constant_lr) (1 + cos(pi y)) / 2,  y = (s - W) / C, for C
  *               steps; constant_lr; in the last D steps fall(constant_lr, x)
  *
- * fall(a, x) goes from a at x = 0 to min_lr at x = 1: linear min_lr + (a - min_lr) (1 - x); cosine
- * likewise with (1 + cos(pi x)) / 2; sqrt with 1 - sqrt(x) (Haegele et al. 2024, arXiv 2405.18392);
- * exp a (min_lr / a)^x.  Infinite is Ibrahim et al. 2024 (arXiv 2403.08763, 4.4): with D = 0 it
- * never needs to know where it ends.  To warm up again from a finished checkpoint (Gupta et al.
- * 2023, arXiv 2308.04014) is a run of its own, with model.from and start_lr = where that one ended.
- * Step s has the rate of Hugging Face's lambda(s): their first update, with lambda(0) = 0, changes
- * nothing.  After N the rate stays that of N. */
+ * fall(a, x) goes from a at x = 0 to min_lr at x = 1.  linear: min_lr + (a - min_lr) (1 - x).
+ * cosine: likewise with (1 + cos(pi x)) / 2.  sqrt: with 1 - sqrt(x) (Haegele et al.  2024, arXiv
+ * 2405.18392).  exp: a (min_lr / a)^x.  Infinite is Ibrahim et al. 2024 (arXiv 2403.08763, 4.4):
+ * with D = 0 it never needs to know where it ends.  A run that warms up again from a finished
+ * checkpoint (Gupta et al.  2023, arXiv 2308.04014) is a run of its own.  It has model.from, and
+ * start_lr = where that one ended. Step s has the rate of Hugging Face's lambda(s): their first
+ * update, with lambda(0) = 0, changes nothing.  After N the rate stays that of N. */
 double tern_recipe_lr(const struct tern_recipe *r, int64_t step);
 
 /* Ranks that hold different samples, out of `world`; and the micro-batches each adds up in a step.
@@ -333,15 +333,15 @@ struct tern_recipe_fill_name {
 extern const struct tern_recipe_fill_name tern_recipe_fills[TERN_FILLS + 1];
 
 /* `words`, NULL-ended, with each {name} replaced by values[enum tern_recipe_fill].  A name that is
- * none of these, or whose value is NULL, is an error at `key`; `{{name}}` stands for `{name}`, and
- * braces around anything but small letters are left alone, as is a shell's `${name}`.  `values`
+ * none of these, or whose value is NULL, is an error at `key`.  `{{name}}` stands for `{name}`.
+ * Braces around anything but small letters are left alone, as is a shell's `${name}`.  `values`
  * NULL: only the names are checked, and *out stays as it is.  Free with tern_recipe_words_free. */
 int tern_recipe_fill(const struct tern_recipe *r, const char *key, char *const *words,
                      const char *const *values, char ***out, struct tern_err *err);
 void tern_recipe_words_free(char **words);
 
 /* Write the keys that begin with `prefix` ("lora.", "" for all) with meaning, words and default as
- * items of a page of help; and the names that tern fills in in a workload's commands. */
+ * items of a page of help. The names that tern fills in in a workload's commands follow. */
 void tern_recipe_describe(struct tern_page *page, const char *prefix);
 void tern_recipe_describe_fills(struct tern_page *page);
 

@@ -133,7 +133,7 @@ static void put_group(json_t *all)
              "DestinationSecurityGroupId");
 }
 
-/* An update never deletes it.  `retained`: nor does delete-stack, but a creation that fails leaves
+/* An update never deletes it.  `retained`: delete-stack does not, but a creation that fails leaves
  * nothing behind. */
 static void keep(json_t *all, const char *name, bool retained)
 {

@@ -66,7 +66,7 @@ struct tern_render_takes {
     /* With all below; NULL-ended.  "[]" is any member of a list.  "=" before a key: where its text
      * is a value of a rendered JSON file. */
     const char *const *keys;
-    bool one; /* only these, counted from 0, are rendered, and that has been told of the others */
+    bool one; /* only these, counted from 0, are rendered, and a line has said so of the others */
     int queue, resource;
 };
 /* A line for each key of the file that is not taken.  The form's JSON files must be there. */

@@ -28,7 +28,7 @@ struct tern_report_page;
  * masked. */
 struct tern_report_page *tern_report_page_open(int fd, const char *name, const char *title,
                                                struct tern_err *err);
-/* A page that may ask the server it came from for data: one of kind "live" (every: seconds) has it
+/* A page that may ask the server it came from for data. One of kind "live" (every: seconds) has it
  * ask for `data` and `list`, beside the page (tern ledger serve). */
 struct tern_report_page *tern_report_page_open_live(int fd, const char *name, const char *title,
                                                     struct tern_err *err);
@@ -47,7 +47,7 @@ bool tern_report_page_is(const char *path);
 
 /* A curve of at most `most` points.  One that has more becomes most / 2 parts of equal width in x,
  * which is still more than a picture has columns.  Of the points of a part, low and high are the
- * least and greatest finite y, value is their mean (NaN: none is finite), x is the last one's, and
+ * least and greatest finite y, value is their mean (NaN: none is finite).  x is the last one's, and
  * class is the greatest: 0 finite, 1 NaN, 2 Infinity, 3 -Infinity. */
 struct tern_report_thin {
     size_t n;

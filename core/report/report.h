@@ -40,7 +40,7 @@ int tern_report_columns(const struct tern_report_field *fields, size_t n_fields,
 void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fields,
                         size_t n_fields);
 
-/* Add the first and the last characters of `text`, `width` with a '+' between them: names of a
+/* Add the first and the last characters of `text`, `width` with a '+' between them.  Names of a
  * sweep begin alike, and paths differ at their end.  `text` has more, and is safe on a terminal. */
 void tern_report_cut(struct tern_buf *to, const char *text, int width);
 
@@ -120,16 +120,16 @@ struct tern_report_plot {
 };
 
 /* Draws with the smallest and largest value of every column of dots, so that no spike is averaged
- * away; ticks at 1, 2 or 5 times a power of ten.  Where one quantity would lie flat on the other's
- * scale, there is a second one at the right, and the legend says which line is on which.  Says so
- * when there is nothing to draw.  Where a part cannot be read, to->failed is set. */
+ * away.  Ticks are at 1, 2 or 5 times a power of ten.  Where one quantity would lie flat on the
+ * other's scale, there is a second one at the right.  The legend says which line is on which. Says
+ * so when there is nothing to draw.  Where a part cannot be read, to->failed is set. */
 void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p);
 
 /* The sign of line `i`: o x + * ..., again and again. */
 char tern_report_sign(size_t i);
 
 /* to[n]: means of up to `window` values around each, of as many before as behind, so an even window
- * is one more; a value that is not finite stays, and enters no mean.  `to` and `from` may not
+ * is one more.  A value that is not finite stays, and enters no mean.  `to` and `from` may not
  * overlap. */
 void tern_report_smooth(double *to, const double *from, size_t n, size_t window);
 

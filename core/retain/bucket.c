@@ -515,8 +515,8 @@ static int remove_half(struct tern_retain_bucket *b, const char *under, const st
     return rc == 0 ? tern_store_upload_clear(b->store, under, err) : -1;
 }
 
-/* Remove the half copy `name`, which the run's mark `mine` announces; a complete one stays.  1: so
- * does all that two runs' marks announce. */
+/* Remove the half copy `name`, which the run's mark `mine` announces; a complete one stays.  1: all
+ * that two runs' marks announce stays, too. */
 static int sweep_one(struct tern_retain_bucket *b, const char *name, const char *mine,
                      struct tern_err *err)
 {

@@ -11,8 +11,8 @@
  *
  * A copy that was interrupted is continued by the next process: whole objects and parts of uploads
  * stay.  Objects under the name that no mark of the run announces are another user's, and are left
- * alone.  So are those that another run's mark announces: two runs with one prefix never share a
- * copy.
+ * alone.  Objects that another run's mark announces are left alone, too: two runs with one prefix
+ * never share a copy.
  *
  * Threads: one.
  */

@@ -116,8 +116,9 @@ void tern_retain_prune(struct tern_retain_look *k);
 /* Remove a folder so that no moment shows half of it. */
 int tern_retain_prune_remove(const struct tern_retain_look *k, const char *path,
                              struct tern_err *err);
-/* Remove hidden folders with this run's id that an earlier retention process left: folders it was
- * removing, or with `copies` half copies of checkpoints that have a copy now or need none. */
+/* Remove hidden folders with this run's id that an earlier retention process left. They are folders
+ * it was removing, or with `copies` half copies of checkpoints that have a copy now or need none.
+ */
 void tern_retain_prune_sweep(const struct tern_retain_look *k, bool copies);
 
 #endif

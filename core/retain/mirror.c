@@ -16,9 +16,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Copy `from`, whose files are `t`, to `to`.  A folder that is there already stays when
- * it is the same (an earlier process was ended just then), is replaced if `replace`, and is an
- * error otherwise. */
+/* Copy `from`, whose files are `t`, to `to`.  A folder that is there already stays when it is the
+ * same (an earlier process was ended just then).  Otherwise it is replaced if `replace`, else it is
+ * an error. */
 static int mirror_to(struct tern_retain_look *k, const char *from, const struct tern_tree *t,
                      const char *to, bool replace, struct tern_err *err)
 {

@@ -54,8 +54,8 @@ static bool holds(const char *path, const char *what)
 }
 
 /* May a checkpoint that `tern metric checkpoint=DIR` registered be pruned?  Only when the recipe
- * has no glob.  A trainer may register any path, so the folder must have its step in its name, must
- * be made since the run began and must hold nothing else of the run. */
+ * has no glob.  A trainer may register any path, so the folder must have its step in its name.  It
+ * must be made since the run began, and hold nothing else of the run. */
 static bool is_disposable(const struct tern_retain_look *k, const struct tern_retain_item *i)
 {
     const char *const others[] = {".", k->o.ledger_dir, k->o.mirror};

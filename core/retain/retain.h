@@ -1,9 +1,9 @@
 /* The retention process: a process of low priority beside the supervisor that keeps checkpoints.
  *
  * It finds the checkpoints of a workload's trainer (workload.progress, `tern metric
- * checkpoint=DIR`), registers them in the ledger, verifies them (digests every file), copies them
- * to `checkpoint.mirror` and, when the recipe sets `checkpoint.keep`, prunes them.  The checkpoints
- * of tern's own trainer are copied to the mirror; the trainer prunes them itself.
+ * checkpoint=DIR`), registers them in the ledger, and verifies them (digests every file).  It
+ * copies them to `checkpoint.mirror` and, when the recipe sets `checkpoint.keep`, prunes them.  The
+ * checkpoints of tern's own trainer are copied to the mirror; the trainer prunes them itself.
  *
  * Training does not wait for it: reading 800 GB takes time.  SIGKILL ends it at any moment when the
  * supervisor ends.  Folders appear and go by rename, records are replaced whole, and the next

@@ -60,7 +60,8 @@ struct tern_site *tern_site_load(const char *path, struct tern_err *err);
 void tern_site_free(struct tern_site *site); /* NULL is fine */
 
 /* The ledger of a command that names none: the site's, else the folder "ledger" of the current
- * folder, if it is one and the caller's or root's own.  malloc'ed; NULL with TERN_USAGE. */
+ * folder.  That one counts if it is a ledger and the caller's or root's own.  malloc'ed; NULL with
+ * TERN_USAGE. */
 char *tern_site_find_ledger(struct tern_err *err);
 
 /* Set the keys of `r` that it leaves open: ledger.dir (with it workload.precompile.cache, below

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Inside an ordinary user's namespace (a virtual cluster) root has no number of its own: files of
+/* Inside an ordinary user's namespace (a virtual cluster) root has no number of its own. Files of
  * root, and of all users that are not mapped, show the overflow one. */
 static bool stands_for_root(uid_t uid)
 {

@@ -6,9 +6,9 @@
 
 #include "core/base/err.h"
 
-/* As tern_fs_read; refused when the file, or a folder or link on its path as written or resolved,
- * belongs to another user or is writable for group or others.  A sticky folder (/tmp) passes, and
- * so does a file that its owner's private group may write. */
+/* As tern_fs_read, but refused when another user owns the file, or a folder or link on its path as
+ * written or resolved.  It is refused, too, when one of them is writable for group or others.  A
+ * sticky folder (/tmp) passes, and so does a file that its owner's private group may write. */
 int tern_site_read_trusted(const char *path, size_t max, char **data, size_t *len,
                            struct tern_err *err);
 

@@ -16,8 +16,8 @@ static slurm_step_id_t name_of(uint32_t job, uint32_t step)
 }
 #endif
 
-/* SHOW_LOCAL: jobs of this cluster alone are asked about, and without it each question is preceded
- * by another one, whether the cluster is part of a federation. */
+/* SHOW_LOCAL: jobs of this cluster alone are asked about. Without it another question precedes each
+ * one: whether the cluster is part of a federation. */
 int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg)
 {
 #if SINCE(26, 5)
@@ -56,8 +56,8 @@ int tern_slurm_release_steps_load(uint32_t job, uint32_t step,
 #endif
 }
 
-/* Since 23.11 by way of slurmctld: the way straight to the nodes is found by the topology's plugin,
- * which cannot be loaded here (see print_topology in topology.c). */
+/* Since 23.11 by way of slurmctld. The topology's plugin finds the way straight to the nodes, and
+ * cannot be loaded here (see print_topology in topology.c). */
 int tern_slurm_release_step_signal(uint32_t job, uint32_t step, int sig)
 {
 #if SINCE(25, 11)

@@ -23,8 +23,8 @@
 #include "core/base/err.h"
 
 /* The configuration file that libslurm would use, or NULL when there is none: SLURM_CONF, else the
- * usual places.  Looked for first because slurm_init() ends the process when it finds none.  The
- * text belongs to the room. */
+ * usual places.  It is looked for first because slurm_init() ends the process when it finds none.
+ * The text belongs to the room. */
 const char *tern_slurm_conf(void);
 /* There is one, or a controller that serves it (SLURM_CONF_SERVER, of configless clusters). */
 bool tern_slurm_available(void);
@@ -93,10 +93,10 @@ struct tern_slurm_job {
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
-/* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: at the end of the
- * job's own reservation and ResvOverRun (never with FLEX), or the begin of one for maintenance
- * (MAINT, or MaxStartDelay) on a node of the job.  The earliest; 0 without any that the caller may
- * see. */
+/* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it.  That is the end of
+ * the job's own reservation and ResvOverRun (never with FLEX).  Or it is the begin of one for
+ * maintenance (MAINT, or MaxStartDelay) on a node of the job.  The earliest; 0 without any that the
+ * caller may see. */
 int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
                                     time_t *ret_when, struct tern_err *err);
 
@@ -247,7 +247,7 @@ bool tern_slurm_reconfigure_takes_nodes(const char *version);
  * asks the controller.  TERN_USAGE with libslurm's words where it does not. */
 int tern_slurm_conf_try(const char *path, struct tern_err *err);
 
-/* Jobs that run on one of the nodes, or run or wait in one of the partitions: *n of them, the first
+/* Jobs that run on one of the nodes, or run or wait in one of the partitions. *n of them, the first
  * few appended as "12 (RUNNING on n[1-2])". */
 int tern_slurm_jobs_describe(char *const *nodes, size_t n_nodes, char *const *partitions,
                              size_t n_partitions, struct tern_buf *to, size_t *ret_n,

@@ -143,7 +143,8 @@ void tern_slurm_topology_free(char **where, size_t n)
 enum { MAX_TOPOLOGY = 64 << 20 }; /* bytes: a thousand times ten thousand nodes' */
 
 /* Since 23.11 only a plugin can read the records, and the plugin needs symbols that libslurm does
- * not export: it loads into Slurm's own programs alone.  So scontrol prints them, in every release.
+ * not export.  It loads into Slurm's own programs alone.  So scontrol prints them, in every
+ * release.
  */
 static int print_topology(struct tern_buf *b, struct tern_err *err)
 {

@@ -4,8 +4,8 @@
  *   blocks/ab/cdef...   one block: struct head, the bytes
  *   lock                held while the oldest are removed
  *
- * A file appears by a rename and is compared with its checksum whenever it is read, so that neither
- * kill -9, a power cut nor a damaged disk gives wrong bytes: a file that does not match is removed.
+ * A file appears by a rename and is compared with its checksum whenever it is read. A file that
+ * does not match is removed. So neither kill -9, a power cut nor a damaged disk gives wrong bytes.
  * Any number of processes may share the folder.  A cache that cannot be written keeps nothing. */
 #ifndef TERN_STORE_CACHE_H
 #define TERN_STORE_CACHE_H

@@ -1,4 +1,4 @@
-/* One HTTP request, made once, by libcurl, which is loaded when it is first needed: programs that
+/* One HTTP request, made once, by libcurl, which is loaded when it is first needed. Programs that
  * need no object storage neither wait for its forty libraries nor lack them. */
 #ifndef TERN_STORE_HTTP_H
 #define TERN_STORE_HTTP_H

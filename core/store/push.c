@@ -183,7 +183,7 @@ static int in_one(struct push *p, struct tern_err *err)
     return rc;
 }
 
-/* The ETag that the object would have: 1; 0 where it cannot be told. */
+/* The ETag that the object would have: 1; 0 where it cannot be known. */
 static int expected_etag(const struct push *p, char to[TERN_STORE_ETAG], struct tern_err *err)
 {
     const size_t n = p->bytes ? (size_t)((p->bytes + p->part_bytes - 1) / p->part_bytes) : 1;

@@ -20,8 +20,8 @@ struct tern_store_pushed {
     char etag[TERN_STORE_ETAG];
 };
 
-/* The object appears whole, at the end, or not at all.  On failure the parts that are there stay:
- * the next call for the same file and name compares them (by their MD5) and sends the others; an
+/* The object appears whole, at the end, or not at all.  On failure the parts that are there stay.
+ * The next call for the same file and name compares them (by their MD5) and sends the others.  An
  * upload of a file that has changed since is replaced part by part.  `path` is for messages.
  * TERN_USAGE for a file that changes meanwhile. */
 int tern_store_push(struct tern_store *s, const char *name, int fd, const char *path,

@@ -87,7 +87,7 @@ struct range {
     char *to;
     uint64_t at;
     size_t len, have;    /* bytes that are there: a next try goes on behind them */
-    uint64_t whole;      /* size of the object, once told */
+    uint64_t whole;      /* size of the object, once a reply has it */
     char text[64];       /* the header's value: "bytes=0-99" */
     bool unchecked;      /* the checksum is not looked at */
     bool checked;        /* the headers of this answer */

@@ -105,7 +105,7 @@ static int load(struct tern_store_reader *r, uint64_t block, char *to, struct te
 {
     const size_t len = block_len(r, block);
     uint8_t key[TERN_SHA256_BYTES];
-    /* What has no ETag cannot be told from what takes its place. */
+    /* Without an ETag, a later object under the same name would look like this one. */
     struct tern_store_cache *cache = *r->head.etag ? r->cache : NULL;
 
     block_key(r, block, key);

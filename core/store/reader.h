@@ -37,7 +37,7 @@ const char *tern_store_reader_etag(const struct tern_store_reader *r);
 /* For messages: without its query. */
 const char *tern_store_reader_url(const struct tern_store_reader *r);
 
-/* CRC-32C of each block from `origin` to `end`, the last perhaps shorter: from now on a block is
+/* CRC-32C of each block from `origin` to `end`, the last perhaps shorter.  From now on a block is
  * compared when it comes, and fetched again where it is wrong.  Before other threads read.  `crc`
  * is copied. */
 int tern_store_reader_check(struct tern_store_reader *r, const uint32_t *crc, uint64_t end,

@@ -8,13 +8,14 @@
  *     tern_store_close(s);
  *
  * A name is joined to the URL by a slash; NULL is the URL itself.  Names are bytes, not
- * percent-encoded.  Requests to S3 are signed (AWS Signature Version 4), with credentials and
- * region from the usual places: the environment, the profile files, a container's endpoint, the
- * instance's metadata.  They appear in no message, nor does the query of a URL.
+ * percent-encoded.  Requests to S3 are signed (AWS Signature Version 4).  Credentials and region
+ * come from the usual places: the environment, the profile files, a container's endpoint, the
+ * instance's metadata.  They appear in no message, and the query of a URL does not either.
  *
- * A request that fails for a passing reason (5xx, 429, SlowDown, a reset, a stall, a body cut
- * short, bytes that do not match their checksum) is made again, later each time, until its time is
- * over: then the error is TERN_TEMPFAIL.  What is not there or not allowed is TERN_USAGE at once.
+ * A request that fails for a passing reason is made again, later each time, until its time is over:
+ * then the error is TERN_TEMPFAIL.  Such reasons are 5xx, 429, SlowDown, a reset, a stall, a body
+ * cut short, and bytes that do not match their checksum.  What is not there or not allowed is
+ * TERN_USAGE at once.
  *
  * Threads: any number may use one store.  Memory: what the caller gives, a buffer of libcurl's a
  * transfer, and lists one page (1,000 names) at a time.
@@ -78,11 +79,11 @@ int tern_store_head(struct tern_store *s, const char *name, struct tern_store_he
                     struct tern_err *err);
 /* Bytes at .. at + len - 1, all of them, into `to`.  `etag`, from a head: the object must still be
  * that one (TERN_FAILED, if not); NULL or "": whatever is there.  An object that is read whole is
- * compared with the checksum that the server has for it (CRC-32C, SHA-256, or an ETag that is its
- * MD5). */
+ * compared with the checksum that the server has for it.  That is a CRC-32C, a SHA-256, or an ETag
+ * that is its MD5. */
 int tern_store_read(struct tern_store *s, const char *name, const char *etag, uint64_t at,
                     size_t len, void *to, struct tern_err *err);
-/* Likewise, without the checksum: for a caller that has a digest of its own, and wants an object
+/* Likewise, without the checksum, for a caller that has a digest of its own. It wants an object
  * that is damaged at the server at once and not an error after minutes. */
 int tern_store_read_unchecked(struct tern_store *s, const char *name, const char *etag, uint64_t at,
                               size_t len, void *to, struct tern_err *err);

@@ -8,7 +8,7 @@
 #include "core/base/err.h"
 
 /* Calls `each` at the end of every element with its path ("ListBucketResult/Contents/Key") and the
- * text that lies directly in it, whose NUL is its end (a text with a NUL is an error).  `each`
+ * text that lies directly in it.  A NUL ends that text (a text with a NUL is an error).  `each`
  * returns 0 to go on; anything else ends the reading and is returned.  `what` is for messages.
  * `text` [len + 1] ends with a NUL, and is changed. */
 int tern_store_xml(char *text, size_t len, const char *what,

@@ -1,15 +1,15 @@
 /* Rotary positions and causal attention.
  *
- * A tile is TILE queries of one head against all the keys they may see.  Its scores stand the other
- * way round, [keys, TILE]: a query is a column, so that the softmax runs down columns, a register's
- * width of queries at a time, and every product finds its operands in the order in which the
- * innermost loop reads them (tern_tensor_gemm_near), packed once for all tiles of a key head:
+ * A tile is TILE queries of one head against all the keys they may see.  Its scores are transposed,
+ * [keys, TILE]: a query is a column.  So the softmax runs down columns, a register's width of
+ * queries at a time.  Every product finds its operands in the order in which the innermost loop
+ * reads them (tern_tensor_gemm_near).  They are packed once for all tiles of a key head:
  *
  *     S[keys,TILE] = (K^T)^T Q^T          P = softmax of columns        O^T[D,TILE] = V^T P
  *     dP = (V^T)^T dO^T    dS from P, dP    dV += P dO    dK += dS Q    dQ^T = K^T dS
  *
  * Keys that the mask hides from the whole tile (the future, and documents that ended before) are
- * never looked at.  One thread alone adds to a key head's gradients, in a fixed order. */
+ * not read.  One thread alone adds to a key head's gradients, in a fixed order. */
 #include "core/tensor/kernels.h"
 
 #include <math.h>
@@ -220,7 +220,7 @@ static void tile_forward(struct work *w, const struct head *h, int t0, const ter
     give(w, out + h->out + r0 * (size_t)h->row_out, w->ot, h->row_out, t.rows, w->q);
 }
 
-/* A job is every `parts`-th tile of a key head's queries: with many threads and few heads, some
+/* A job is every `parts`-th tile of a key head's queries. With many threads and few heads, some
  * share a head, and each turns its keys for itself. */
 void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qkv,
                            const struct tern_tensor_heads *a, tern_real *scratch)

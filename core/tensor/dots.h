@@ -1,5 +1,5 @@
-/* The part of loops.h that multiplies few rows by a matrix, and sums rows by weights: it belongs
- * to that file, and alone it is nothing. */
+/* The part of loops.h that multiplies few rows by a matrix, and sums rows by weights. It belongs to
+ * that file, and alone it is nothing. */
 #ifdef KERNELS
 /* LANES elements of bf16, widened. */
 typedef uint16_t vec_u16 __attribute__((vector_size(2 * REGISTER / sizeof(tern_real))));

@@ -1,9 +1,9 @@
-/* Products whose bits do not depend on threads: those of decoding, row by row of the weights, and
- * those of reading a prompt, in fixed blocks of columns. */
+/* Products whose bits do not depend on threads. They are those of decoding, row by row of the
+ * weights, and those of reading a prompt, in fixed blocks of columns. */
 #include "core/tensor/kernels.h"
 
 enum {
-    /* Elements of the weights a thread takes at a time: they lie in a second-level cache for all
+    /* Elements of the weights a thread takes at a time. They lie in a second-level cache for all
      * rows of x, and the threads end within 4 us of each other. */
     CHUNK = 1 << 14,
     TALL = 4,        /* rows that the kernel multiplies at a time */

@@ -1,19 +1,19 @@
-/* Single-precision products over registers of the CPU's own width: included once by gemm_avx512.c,
- * gemm_avx2.c and gemm_bf16.c, which are compiled for that instruction set (the Makefile's FLAGS)
- * and define PRODUCTS (the table's name) and PRODUCTS_NAME; alone it is nothing.  Faster than
+/* Single-precision products over registers of the CPU's own width.  gemm_avx512.c, gemm_avx2.c and
+ * gemm_bf16.c include it once; they are compiled for that instruction set (the Makefile's FLAGS).
+ * They define PRODUCTS (the table's name) and PRODUCTS_NAME; alone it is nothing.  Faster than
  * OpenBLAS's kernels, which pack more than they need and spend long on edges when K or N is a few
- * hundred: those for SkylakeX on all of the model's shapes, those for Zen and Haswell on few
- * (tern_tensor_gemm_use).
+ * hundred.  It beats those for SkylakeX on all of the model's shapes, those for Zen and Haswell on
+ * few (tern_tensor_gemm_use).
  *
- * As in Goto and van de Geijn (ACM TOMS 34:3, 2008), the other way round: a panel of B lies packed
- * in the second-level cache while slivers of A stream past it, so that a sliver's rows of C are
- * written in long runs.  The innermost loop keeps a TALL x WIDE tile of C in registers.
+ * As in Goto and van de Geijn (ACM TOMS 34:3, 2008), the other way round.  A panel of B lies packed
+ * in the second-level cache while slivers of A stream past it.  So a sliver's rows of C are written
+ * in long runs.  The innermost loop keeps a TALL x WIDE tile of C in registers.
  *
- * An element of C is a chain of fused multiply-adds over k in blocks of DEPTH: the same bits
+ * An element of C is a chain of fused multiply-adds over k in blocks of DEPTH. It has the same bits
  * wherever the tile's edges lie, so for any number of threads.
  *
- * Packed operands consist of cells of four bytes: a float, or, where gemm_bf16.c defines PAIRS, two
- * neighbours along k in bf16, which VDPBF16PS multiplies and adds in one instruction. */
+ * Packed operands consist of cells of four bytes: a float, or two neighbours along k in bf16 where
+ * gemm_bf16.c defines PAIRS. VDPBF16PS multiplies and adds such a pair in one instruction. */
 #ifdef PRODUCTS
 #include <immintrin.h>
 
@@ -184,7 +184,7 @@ __attribute__((always_inline)) static inline void turn_any(float *to, int ld_to,
     }
 }
 
-/* to[c][i] = cell c of from[i][K], for i < w <= LANES; rows of `to` are ld_to apart, and the floats
+/* to[c][i] = cell c of from[i][K], for i < w <= LANES. Rows of `to` are ld_to apart, and the floats
  * up to the LANES-th of each are overwritten. */
 static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
 {

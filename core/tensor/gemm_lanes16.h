@@ -12,9 +12,9 @@
 
 enum {
     TALL = 14, /* rows of a tile: 28 sums, 2 of B and one of A are 31 of 32 registers */
-    /* Of k in a block: a sliver of A is 28 KiB of the 32 to 48 that a first-level cache has, and
-     * C is read and written again only every 512 steps.  As for AVX2, so that both give the same
-     * bits. */
+    /* Of k in a block: a sliver of A is 28 KiB of the 32 to 48 that a first-level cache has.  C is
+     * read and written again only every 512 steps.  As for AVX2, so that both give the same bits.
+     */
     DEPTH = 512,
     PANEL = 1 << 18,    /* floats of packed B: 1 MiB, the second-level cache of the smallest Xeon */
     HEIGHT = 74 * TALL, /* rows of A packed at a time: 2 MiB, in the third-level cache */

@@ -100,14 +100,14 @@ static inline struct tern_tensor_matrix tern_tensor_from(struct tern_tensor_matr
 }
 
 /* C = op(A) B + beta C without packing, for attention's small products, whose operands lie in a
- * cache: alpha 1, beta 0 or 1, B not transposed, no distance between rows 0, and lda
+ * cache.  alpha is 1, beta 0 or 1, B not transposed, no distance between rows 0.  lda is
  * TERN_TENSOR_NEAR_LD where A is not transposed.  Up to 15 floats after each row of B are read. */
 enum { TERN_TENSOR_NEAR_LD = 64 };
 void tern_tensor_gemm_near(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
                            tern_real *C);
 
-/* Products of floats by a kernel of our own, on this thread alone: one table for each kind of CPU,
- * filled from the same source (gemm.h). */
+/* Products of floats by a kernel of our own, on this thread alone. There is one table for each kind
+ * of CPU, filled from the same source (gemm.h). */
 struct tern_tensor_products {
     const char *name;
     /* To be called before gemm: allocates this thread's buffers once (false: no memory). */

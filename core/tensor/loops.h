@@ -1,5 +1,5 @@
 /* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which is compiled
- * for its instruction set (the Makefile's FLAGS) and defines KERNELS (the table's name) and
+ * for its instruction set (the Makefile's FLAGS).  It defines KERNELS (the table's name) and
  * KERNELS_NAME; alone they are the plain ones.
  *
  * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:
@@ -82,7 +82,7 @@ static inline tern_real add_lanes(tern_real v[ADDENDS])
 }
 
 /* exp of each lane.  Floats: 2^n * e^r with r in [-ln2/2, ln2/2] by the polynomial of Cephes' expf
- * (Moshier), within 2 units in the last place; arguments are held where the result is normal. */
+ * (Moshier), within 2 units in the last place.  Arguments are held where the result is normal. */
 __attribute__((always_inline)) static inline vec vexp(vec x)
 {
     if (sizeof(tern_real) == sizeof(double)) {
@@ -435,8 +435,8 @@ static void columns(tern_real *x, const tern_real *by, int n)
             store(x + k * QUERIES + c, load(x + k * QUERIES + c) * load(by + c));
 }
 
-/* 32 random bits of (key, i): two rounds of a finaliser whose every output bit depends evenly on
- * every input bit (Wellons's lowbias32), with half of the key before each. */
+/* 32 random bits of (key, i), by two rounds of a finaliser, with half of the key before each. Its
+ * every output bit depends evenly on every input bit (Wellons's lowbias32). */
 static inline uint32_t random_bits(uint64_t key, uint64_t i)
 {
     uint32_t x = (uint32_t)i ^ (uint32_t)key;

@@ -1,10 +1,10 @@
-/* Kernels on plain arrays: matrix products by OpenBLAS, or in float on AVX-512, and on AVX2 where
- * it is no slower, by a kernel of our own; the rest by loops of our own.
+/* Kernels on plain arrays. Matrix products are OpenBLAS's; in float on AVX-512, and on AVX2 where
+ * it is no slower, they are a kernel's of our own. The rest is loops of our own.
  *
  * Arrays are row-major, shapes stand in brackets, `ld` is the distance between rows in elements.
  * Every kernel shares its work among the process's threads (OpenMP) unless it is called inside a
  * parallel region.  Sums are taken in an order that the thread count does not change, except inside
- * tern_tensor_gemm, whose result is the same bit for bit for the same BLAS, core type and threads.
+ * tern_tensor_gemm.  Its result is the same bit for bit for the same BLAS, core type and threads.
  * Nothing is allocated after tern_tensor_start; nothing fails.
  *
  * The loops exist for AVX-512, AVX2 and plain x86-64; the best that the CPU has is taken at start.
@@ -29,14 +29,14 @@ typedef TERN_REAL tern_real;
 /* ---------------------------------------------------------------- start
  *
  * Loads OpenBLAS and picks the kernels.  OpenBLAS chooses its own kernels when it is loaded, by a
- * table of CPUs that ends with its release: 0.3.21 takes a newer Xeon for a Prescott, a newer EPYC
+ * table of CPUs that ends with its release.  0.3.21 takes a newer Xeon for a Prescott, a newer EPYC
  * for a Haswell.  Where its choice leaves vector units idle it is loaded again with the right
  * OPENBLAS_CORETYPE; a user's own OPENBLAS_CORETYPE is left alone.
  *
  * Call it once in main, before other threads and any kernel (it changes the environment for a
  * moment).  A second call does nothing.  `threads` 0 takes OMP_NUM_THREADS, else the CPUs this
- * process may use divided by `local_ranks` (processes of this kind on this node, at least 1), and
- * not below 1. */
+ * process may use divided by `local_ranks`, and not below 1.  `local_ranks`: processes of this kind
+ * on this node, at least 1. */
 int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
 
 /* The threads that start would take with the same arguments now: by OMP_NUM_THREADS and the CPUs
@@ -117,8 +117,8 @@ void tern_tensor_few_rows(const struct tern_tensor_few *f, tern_real *y, const t
                           const tern_real *w);
 void tern_tensor_few_rows_bf16(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
                                const uint16_t *w);
-/* The same for many rows, by tern_tensor_gemm in blocks of columns that do not depend on threads:
- * the bits of a row depend on n, not on threads. */
+/* The same for many rows, by tern_tensor_gemm in blocks of columns that do not depend on threads.
+ * The bits of a row depend on n, not on threads. */
 void tern_tensor_many_rows(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
                            const tern_real *w);
 void tern_tensor_many_rows_bf16(const struct tern_tensor_few *f, tern_real *y, const tern_real *x,
@@ -148,8 +148,8 @@ void tern_tensor_adamw(const struct tern_tensor_adamw *o, tern_real *p, const te
 /* bf16, the upper half of a float: to the nearest, ties to even; NaN stays NaN.  (A double goes
  * through float.) */
 void tern_tensor_to_bf16(uint16_t *to, const tern_real *from, size_t n);
-/* To one of the two neighbours, the nearer the likelier, so that the mean is right: element i by a
- * function of (seed, stream, first + i) alone. */
+/* To one of the two neighbours, the nearer the likelier, so that the mean is right. The choice for
+ * element i is a function of (seed, stream, first + i) alone. */
 void tern_tensor_to_bf16_random(uint16_t *to, const tern_real *from, size_t n, uint64_t seed,
                                 uint64_t stream, uint64_t first);
 void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n);
@@ -197,9 +197,9 @@ void tern_tensor_swiglu(tern_real *h, const tern_real *gate_up, int n, int F);
 /* gate_up[n,2F] becomes its own gradient for dh[n,F]. */
 void tern_tensor_swiglu_backward(tern_real *gate_up, const tern_real *dh, int n, int F);
 
-/* Softmax cross entropy of logits[n,V] against targets[n], in place: logits become
- * grad_scale * (softmax - onehot), or stay when grad_scale is 0; a row whose mask byte is 0
- * (`mask` NULL: none) has no loss and no gradient.  losses[n] in double. */
+/* Softmax cross entropy of logits[n,V] against targets[n], in place.  Logits become grad_scale *
+ * (softmax - onehot), or stay when grad_scale is 0.  A row whose mask byte is 0 (`mask` NULL: none)
+ * has no loss and no gradient.  losses[n] in double. */
 void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t *targets,
                                const uint8_t *mask, double grad_scale, int n, int V);
 
@@ -225,8 +225,8 @@ void tern_tensor_vocab_gradient(tern_real *logits, const double *sum,
                                 const struct tern_tensor_vocab *v, double grad_scale);
 
 /* y[n,C] = x / (1 - rate), or 0 for a share `rate` of the elements (y may be x): its own gradient,
- * too.  Whether element c of row r is 0 is a function of (seed, stream, row + r, column + c) alone,
- * so that every layout drops the same. */
+ * too.  Element c of row r is 0 by a function of (seed, stream, row + r, column + c) alone.  So
+ * every layout drops the same. */
 struct tern_tensor_dropout {
     double rate; /* from 0, below 1 */
     uint64_t seed, stream;
@@ -249,15 +249,15 @@ struct tern_tensor_heads {
 };
 
 /* Rotate-half RoPE (Su et al., arXiv 2104.09864, in Hugging Face's pairing of i with i + D/2) on
- * the queries and keys in place; cos and sin are [T,D/2].  `sign` -1 undoes it: the backward
- * pass. */
+ * the queries and keys in place.  cos and sin are [T,D/2].  `sign` -1 undoes it: the backward pass.
+ */
 void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
                       const struct tern_tensor_heads *a, int sign);
 
-/* Causal softmax attention inside each document, scale 1/sqrt(D): out[B*T,H*D], stats[B,H,T,2] (a
- * row's largest score before the scale, and its sum of exponentials, for the backward pass; NULL
- * when not wanted). Works through tiles of query rows against the keys they may see, as in
- * FlashAttention (Dao et al., arXiv 2205.14135): `scratch` holds tern_tensor_attention_scratch
+/* Causal softmax attention inside each document, scale 1/sqrt(D): out[B*T,H*D], stats[B,H,T,2].
+ * stats has a row's largest score before the scale, and its sum of exponentials, for the backward
+ * pass (NULL when not wanted). Works through tiles of query rows against the keys they may see, as
+ * in FlashAttention (Dao et al., arXiv 2205.14135): `scratch` holds tern_tensor_attention_scratch
  * elements. */
 void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qkv,
                            const struct tern_tensor_heads *a, tern_real *scratch);
@@ -283,9 +283,9 @@ struct tern_tensor_place {
     int row, position;
 };
 
-/* qkv[n,(H+2K)*D] are the positions from `p` on of one row: queries and keys are rotated in place,
- * keys and values go into the cache, and out[n,H*D] is their attention to all positions up to their
- * own.  `scratch`: tern_tensor_attention_cached_scratch elements.  The bits depend neither on
+/* qkv[n,(H+2K)*D] are the positions from `p` on of one row.  Queries and keys are rotated in place,
+ * and keys and values go into the cache.  out[n,H*D] is their attention to all positions up to
+ * their own.  `scratch`: tern_tensor_attention_cached_scratch elements.  The bits depend neither on
  * threads nor on other rows of the cache. */
 void tern_tensor_attention_read(tern_real *out, tern_real *qkv, const struct tern_tensor_cache *c,
                                 const struct tern_tensor_place *p, int n, tern_real *scratch);

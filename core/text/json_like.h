@@ -7,9 +7,10 @@
 
 /* Why the beginning of a text looks like JSON, in words behind its name ("is a JSON array"); NULL:
  * it does not.  It does where it begins as an object with a quoted key or as an array of objects or
- * strings, behind blanks, control characters and lines of //; where half of the first lines, or of
- * all, are objects; and where each line is a string.  `whole`: the text ends behind the `n` bytes.
- * Braces and brackets of LaTeX, Markdown, wikis and C are none of these. */
+ * strings.  Blanks, control characters and lines of // may stand before that.  It does where half
+ * of the first lines, or of all, are objects, and where each line is a string.  `whole`: the text
+ * ends behind the `n` bytes. Braces and brackets of LaTeX, Markdown, wikis and C are none of these.
+ */
 const char *tern_text_json_like(const char *bytes, size_t n, bool whole);
 
 #endif

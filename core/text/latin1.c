@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* In Latin-1 a letter beyond ASCII mostly stands between ASCII, where UTF-8 has two such bytes and
- * more: two characters in a row leave no doubt. */
+ * more. Two characters in a row leave no doubt. */
 enum { SURE = 2 };
 
 bool tern_text_latin1_is_utf8(struct tern_text_latin1 *l, const char *bytes, size_t n)

@@ -1,4 +1,4 @@
-/* The rows of an Arrow file, as `datasets` saves them, in pieces: a text is one cell of each, or
+/* The rows of an Arrow file, as `datasets` saves them, in pieces. A text is one cell of each, or
  * all that is read of it. */
 #ifndef TERN_TEXT_TABLE_H
 #define TERN_TEXT_TABLE_H
@@ -9,8 +9,8 @@
 bool tern_text_table_is(const char *bytes, size_t n);
 
 struct tern_text_table;
-/* The text is how->field: a column, or a field of a struct in one ("content.text"); or the whole
- * row, as a JSON object, where how->records says so. */
+/* The text is how->field: a column, or a field of a struct in one ("content.text"). Where
+ * how->records says so, it is the whole row, as a JSON object. */
 struct tern_text_table *tern_text_table_open(const char *path, const struct tern_text_how *how,
                                              struct tern_err *err);
 /* The next rows into `c`, `want` bytes of them or one: 1; 0 at the end; -1. */

@@ -88,12 +88,12 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
 extern const char *const tern_text_suffixes[];
 
 /* The files that arguments mean.  A folder means the files of text below it, in the order of their
- * paths' bytes: the JSONL files where there are some by their names, else the Arrow files, else
- * .txt, .md and others of prose, and files without a suffix.  One that `datasets` saved means the
- * files that its state.json lists.  A format that is not TERN_TEXT_AUTO also takes suffixes that
- * it does not know.  Links are followed, not back to a folder that holds them.  Hidden files and
- * folders are left out; the log names other files that are.  A file that is found twice in folders
- * is read once. */
+ * paths' bytes.  They are the JSONL files where there are some by their names, else the Arrow
+ * files.  Else they are .txt, .md and others of prose, and files without a suffix.  One that
+ * `datasets` saved means the files that its state.json lists.  A format that is not TERN_TEXT_AUTO
+ * also takes suffixes that it does not know.  Links are followed, not back to a folder that holds
+ * them. Hidden files and folders are left out; the log names other files that are.  A file that is
+ * found twice in folders is read once. */
 struct tern_text_files {
     char **paths; /* malloc'ed, as each of them */
     size_t n;

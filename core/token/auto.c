@@ -1,8 +1,8 @@
 /* A model's folder as other readers take it: its two files beside each other, and transformers'
  * AutoTokenizer.
  *
- * AutoTokenizer of transformers 5 goes by the name of a class: for those below it makes the
- * normalizer and the pre_tokenizer anew, and heeds no more than the vocabulary, the merges and the
+ * AutoTokenizer of transformers 5 goes by the name of a class.  For those below it makes the
+ * normalizer and the pre_tokenizer anew.  It heeds no more than the vocabulary, the merges and the
  * added tokens of tokenizer.json.  (transformers 5.24: models/auto/tokenization_auto.py, and
  * __init__ in models/NAME/tokenization_NAME.py; tests/peers/auto.sh compares.) */
 #include "core/base/fs.h"

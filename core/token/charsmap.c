@@ -4,8 +4,9 @@
  *     u32 bytes of the trie | u32 units of the trie | texts, each with a NUL behind it
  *
  * all little-endian.  The trie is a double array of Darts-clone.  A unit has a label, which is one
- * byte of a key, and a base: its child by byte b is the unit at base ^ b, if that one's label is b.
- * Where a key ends, the unit at the base itself is a leaf, whose value is the place of the text. */
+ * byte of a key, and a base.  Its child by byte b is the unit at base ^ b, if that one's label is
+ * b. Where a key ends, the unit at the base itself is a leaf, whose value is the place of the text.
+ */
 #include "core/token/vocab.h"
 
 #include "core/base/le.h"

@@ -1,8 +1,9 @@
 /* Text to ids.
  *
- * Text is normalised and cut into words, which are merged one by one: where the tokenizer cuts (
- * split.h), or wherever no piece holds the two characters that meet there. No merge can cross such
- * a place, so every stretch is merged alone, with the same result as merging the whole. */
+ * Text is normalised and cut into words, which are merged one by one. It is cut where the tokenizer
+ * cuts ( split.h), or wherever no piece holds the two characters that meet there. No merge can
+ * cross such a place, so every stretch is merged alone, with the same result as merging the whole.
+ */
 #include "core/token/encoder.h"
 
 #include <stdlib.h>

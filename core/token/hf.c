@@ -33,8 +33,8 @@ static void sort_spaces(struct tern_token *t)
     }
 }
 
-/* transformers 5 puts merges in the order of ids, runs of spaces among them, which have the least
- * score in Llama's model: behind all others, then. */
+/* transformers 5 puts merges in the order of ids, runs of spaces among them. These have the least
+ * score in Llama's model, and so are behind all others. */
 static void spaces_last(struct tern_token *t)
 {
     int32_t n = 0, moved = 0;

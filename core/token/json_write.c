@@ -1,9 +1,9 @@
 /* tokenizer.json of Hugging Face, made of a tiktoken vocabulary.
  *
  * Llama 3's tokenizer.model is read by Meta's own code and by tern, but not by transformers, vLLM
- * or llama.cpp's converter: they want the same vocabulary as a tokenizer.json.  tiktoken merges the
- * two neighbours whose joined bytes have the lowest rank.  A list of merges says the same when it
- * has each way to halve each piece, in the order of the pieces' ranks. */
+ * or llama.cpp's converter.  They want the same vocabulary as a tokenizer.json.  tiktoken merges
+ * the two neighbours whose joined bytes have the lowest rank.  A list of merges says the same when
+ * it has each way to halve each piece, in the order of the pieces' ranks. */
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"

@@ -109,8 +109,8 @@ static int append(struct tern_token_encoder *e, const char *s, size_t n, struct 
     return 0;
 }
 
-/* The order of steps is that of sentencepiece 0.2.3, and shows: extra spaces are removed from what
- * a character becomes, and a text of characters that vanish still gets its dummy prefix. */
+/* The order of steps is that of sentencepiece 0.2.3, and matters. Extra spaces are removed from the
+ * replacement of a character, and a text of characters that vanish still gets its dummy prefix. */
 static int normalise_mapped(struct tern_token_encoder *e, const char *text, size_t len,
                             struct tern_err *err)
 {

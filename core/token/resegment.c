@@ -1,9 +1,9 @@
 /* SentencePiece vocabularies with unused pieces.
  *
- * Such a piece takes part in merging, and is taken apart again in the end: into the two symbols of
- * the pair that was noted last for it anywhere in the text, and those in turn.  So ids of a word
- * depend on the whole text, which is merged at once here, without a memory of words.  This is what
- * sentencepiece 0.2.3 does (bpe_model.cc). */
+ * Such a piece takes part in merging, and is taken apart again in the end.  It falls into the two
+ * symbols of the pair that was noted last for it anywhere in the text, and those in turn.  So ids
+ * of a word depend on the whole text, which is merged at once here, without a memory of words.
+ * This is what sentencepiece 0.2.3 does (bpe_model.cc). */
 #include "core/token/encoder.h"
 
 #include <string.h>

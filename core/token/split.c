@@ -346,8 +346,9 @@ static inline uint64_t put_two(uint64_t bits, uint32_t from, uint32_t *places)
     return bits & (bits - 1);
 }
 
-/* Ends of words up to 64 bytes behind `s`, of which `known` are text: how many, and *at moves to
- * the last.  Written are groups of eight: the branch is more often right than one for each end. */
+/* Find ends of words up to 64 bytes behind `s`, of which `known` are text.  Returns how many, and
+ * moves *at to the last.  Ends are written in groups of eight: that branch is predicted more often
+ * than one for each end. */
 static inline size_t window_ends(enum tern_split how, const char *s, unsigned known, size_t *at,
                                  uint32_t *ends)
 {

@@ -1,5 +1,5 @@
-/* tiktoken files, such as Llama 3's tokenizer.model: a line a piece, its bytes in base64 and its
- * rank, which is its id and its place in the order of merges.
+/* tiktoken files, such as Llama 3's tokenizer.model: a line a piece, with its bytes in base64 and
+ * its rank. The rank is its id and its place in the order of merges.
  *
  * The file has neither the expression that cuts texts into words nor the special tokens.  Both are
  * known by the number of ranks. */
@@ -202,7 +202,7 @@ static int twice(const struct reader *r, uint32_t a, uint32_t b, struct tern_err
                         r->t->path, line_of(r->t, b), a, b);
 }
 
-/* A slot is free (0), or an id + 1 with ten bits of its text's hash above: most other pieces need
+/* A slot is free (0), or an id + 1 with ten bits of its text's hash above. Most other pieces need
  * no look, which is a miss of the cache. */
 enum { ID_BITS = 22 };
 

@@ -175,7 +175,7 @@ static void hash_bytes(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTE
  * add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, whitespace_as_suffix as 0 or 1;
  * the character map, if there is one; then for each id in order its kind, its place in the order of
  * merges (2^32 - 1 where no merge makes it), its length in bytes and its bytes.  Llama's runs of
- * spaces have one score between them; they are counted by id, which is the order that Hugging
+ * spaces have one score between them.  They are counted by id, which is the order that Hugging
  * Face's converter gives them in tokenizer.json. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
 {

@@ -40,8 +40,8 @@ enum {
 /* A vocabulary.  Never changes after loading: any number of threads may use it. */
 struct tern_token;
 
-/* `path`: a file of one of the formats, or a folder (Hugging Face) that holds `tokenizer.model` or,
- * which is read if that is not there, `tokenizer.json`.  BOS and EOS are those of the configuration
+/* `path`: a file of one of the formats, or a folder (Hugging Face) that holds `tokenizer.model`.
+ * If that is not there, `tokenizer.json` is read.  BOS and EOS are those of the configuration
  * beside the file, if it names some.  NULL with the file and the reason (TERN_USAGE) when it is
  * damaged or not supported. */
 struct tern_token *tern_token_load(const char *path, struct tern_err *err);
@@ -67,22 +67,23 @@ const char *tern_token_format(const struct tern_token *t);
  * the latter cannot be read); else the first of those texts, a constant. */
 const char *tern_token_disagree(const char *folder, const struct tern_token *t);
 
-/* AutoTokenizer of transformers 5 reads some folders by the rules of a class (LlamaTokenizer,
- * CodeLlamaTokenizer, GPT2Tokenizer, GPTNeoXTokenizer, Qwen2Tokenizer) that tokenizer_config.json
- * or config.json names, whatever the other files say.  NULL where that gives a few texts the ids of
- * `t`; else the first that has others, and *ret_class is the class; both are constants. */
+/* AutoTokenizer of transformers 5 reads some folders by the rules of a class that
+ * tokenizer_config.json or config.json names, whatever the other files say.  Such are
+ * LlamaTokenizer, CodeLlamaTokenizer, GPT2Tokenizer, GPTNeoXTokenizer and Qwen2Tokenizer.  NULL
+ * where that gives a few texts the ids of `t`; else the first that has others, and *ret_class is
+ * the class; both are constants. */
 const char *tern_token_auto_differs(const char *folder, const struct tern_token *t,
                                     const char **ret_class);
 
 /* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
- * over the normaliser's flags; of a vocabulary of bytes over the bytes of the ids that are neither
- * special nor added (token.c says exactly how).  It does not depend on the format: scores, and a
- * list of merges made from them, give the same order. */
+ * over the normaliser's flags.  Of a vocabulary of bytes it is over the bytes of the ids that are
+ * neither special nor added (token.c says exactly how).  It does not depend on the format: scores,
+ * and a list of merges made from them, give the same order. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
 
 /* The vocabulary's name from a Hugging Face `tokenizer.json`: that of the SentencePiece model it
  * was converted from, or of the tiktoken file.  There are several, because converters order a few
- * merges differently: vocabularies are the same if any name is equal.  Returns 1; 0 when the file
+ * merges differently: vocabularies are the same if any name is equal.  Returns 1.  0 when the file
  * has no such name (a kind of tokenizer that is not supported, ids with gaps); -1 when it cannot be
  * read.  `hash` is set on 1 only. */
 enum { TERN_TOKEN_NAMES = 3 };
@@ -114,12 +115,12 @@ void tern_token_encoder_specials(struct tern_token_encoder *e, bool found);
 int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len,
                       const uint32_t **ids, size_t *n, struct tern_err *err);
 
-/* Append the text of `ids` to `to`: control symbols vanish, runs of byte pieces become UTF-8 (or
- * U+FFFD), the space put before the text when encoding is taken off.  Fails on an id that is out of
- * range, and when `to` overflows. */
+/* Append the text of `ids` to `to`.  Control symbols vanish, and runs of byte pieces become UTF-8
+ * (or U+FFFD).  The space put before the text when encoding is taken off.  Fails on an id that is
+ * out of range, and when `to` overflows. */
 int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
                       struct tern_buf *to, struct tern_err *err);
-/* The same of two texts, the second from ids[second] on, which goes on with the first: no space is
+/* The same of two texts, the second from ids[second] on, which goes on with the first.  No space is
  * taken off there, and bytes of one make no character with bytes of the other.  to[*ret_at] is
  * where the second begins. */
 int tern_token_decode_two(const struct tern_token *t, const uint32_t *ids, size_t n, size_t second,

@@ -4,7 +4,7 @@
  * "tables"; tern_token_bpe_build (bpe.c) makes the rest.
  *
  * Pieces are kept in two spellings: `text` as the file has it, `match` as it stands in the text
- * that is merged.  In a vocabulary of characters a space is written U+2581 in the file; texts are
+ * that is merged.  In a vocabulary of characters a space is written U+2581 in the file.  Texts are
  * matched with that character turned into one plain space, which keeps words short.  The two
  * spellings are the same language when escape_whitespaces is on; when it is off nothing is turned.
  * In a vocabulary of bytes both are the bytes that the piece stands for.
@@ -78,7 +78,7 @@ struct tern_added {
     const char *text; /* as the file has it, len bytes */
     const char *find; /* as it is searched: normalised where `normalized`; find_len bytes */
     uint32_t len, find_len, id;
-    bool special; /* found only where the encoder is told so */
+    bool special; /* found only where the encoder looks for special tokens */
     bool single_word, lstrip, rstrip;
     bool normalized; /* searched in normalised text */
 };
@@ -186,7 +186,7 @@ struct tern_token {
     uint32_t names_mask;
 
     struct tern_pair *pairs; /* open addressing, pair_mask + 1 slots */
-    /* A bit for the hash of every pair: most pairs that are asked for are none, and this fits the
+    /* A bit for the hash of every pair. Most pairs that are looked up are none, and this fits the
      * processor's cache where the table does not. */
     uint64_t *maybe;
     uint32_t pair_mask;
@@ -242,7 +242,7 @@ static inline uint64_t tern_token_bytes_hash(uint64_t k, const char *s, size_t l
     return h ^ h >> 29;
 }
 
-/* The scalar value at `s` (n > 0 bytes) and how many bytes it takes; 0 bytes when it is not UTF-8
+/* The scalar value at `s` (n > 0 bytes) and how many bytes it takes. 0 bytes when it is not UTF-8
  * (overlong, surrogate, above U+10FFFF, cut off). */
 uint32_t tern_token_utf8_decode(const char *s, size_t n, unsigned *bytes);
 
@@ -282,9 +282,10 @@ uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len);
  * malloc'ed, or NULL with a word. */
 char *tern_token_file(const char *path, struct tern_err *err);
 /* Set t->bos and t->eos as the folder of `file` has them: by name in tokenizer_config.json, else in
- * special_tokens_map.json; for tokenizer.json else by id in config.json or generation_config.json,
- * else the one special token with a well-known name, which is logged.  A name that is not in the
- * vocabulary is an error; other formats keep their own then, with a warning. */
+ * special_tokens_map.json.  For tokenizer.json, else by id in config.json or
+ * generation_config.json.  Else it is the one special token with a well-known name, which is
+ * logged.  A name that is not in the vocabulary is an error; other formats keep their own then,
+ * with a warning. */
 int tern_token_specials(struct tern_token *t, const char *file, struct tern_err *err);
 
 /* ---- prefixes (prefix.c) ---- */

@@ -41,7 +41,7 @@ static int run(const struct tern_vcluster_plan *p, char *const *argv, struct ter
 pid_t tern_vcluster_accounting_start_database(const struct tern_vcluster_plan *p,
                                               struct tern_err *err)
 {
-    /* mariadbd refuses to run as root unless it is told to. */
+    /* mariadbd refuses to run as root unless an option allows it. */
     char *user = tern_strf("--user=%s", p->user);
     char *const make[] = {
         p->install_db, "--no-defaults",  DATA, "--auth-root-authentication-method=normal",

@@ -21,7 +21,7 @@ enum {
     BACKLOG = 16, /* requests that wait for the supervisor */
     /* Until an answer: behind so many nodes that boot, each of which may take 30 s. */
     ANSWER_S = (BACKLOG + 4) * 30,
-    BUSY_S = 5,    /* then the caller's user is told of the wait */
+    BUSY_S = 5,    /* then the caller's user hears of the wait */
     REQUEST_S = 1, /* in which a caller must have sent its request */
     TRIES = 20     /* of a caller that could not, as the machine is busy */
 };
@@ -235,7 +235,7 @@ int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q)
         q->node[sizeof q->node - 1] = '\0';
         return fd;
     }
-    close(fd); /* a caller that has gone has told its user that nothing was done */
+    close(fd); /* a caller that has gone has already reported that nothing was done */
     return -1;
 }
 

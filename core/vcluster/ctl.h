@@ -42,8 +42,9 @@ int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err);
  * supervisor, and a missing one, are TERN_USAGE.  *folder (or NULL) is the descriptor beside the
  * answer or -1; *supervisor (or NULL) is its process, as the caller sees it.
  *
- * The supervisor serves one request after the other: the wait is told after some seconds, and ends
- * with TERN_TEMPFAIL after ten minutes.  *a is set by an answer alone, a refusal among them. */
+ * The supervisor serves one request after the other: the caller reports the wait after some
+ * seconds, and ends with TERN_TEMPFAIL after ten minutes. *a is set by an answer alone, a refusal
+ * among them. */
 int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
                           struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
                           struct tern_err *err);

@@ -148,7 +148,7 @@ static void be_init(const char *name, pid_t munged, pid_t slurmd)
     }
 }
 
-/* A node that Slurm asked for must have booted after that, by times in whole seconds: slurmctld
+/* A node that Slurm asked for must have booted after that, by times in whole seconds.  slurmctld
  * takes from its own clock slurmd's count since boot, which may be ahead by one.  Earlier ones are
  * not believed, and the node would be given up after ResumeTimeout. */
 static void await_next_second(void)

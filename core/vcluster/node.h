@@ -12,7 +12,7 @@ pid_t tern_vcluster_node_spawn(const struct tern_vcluster_plan *p, char *const *
 /* munged at `socket`, whose folder also gets its other files; `log` is a name in the cluster's log
  * folder.  The pid, or -1.
  *
- * Every node has its own munged: a munged that sees a credential twice takes it for a replay, and
+ * Every node has its own munged.  A munged that sees a credential twice takes it for a replay, and
  * Slurm sends one credential to all nodes of a step.  Only a Slurm built with
  * --enable-multiple-slurmd accepts replays. */
 pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const char *socket,

@@ -4,9 +4,9 @@
 
 #include "core/vcluster/plan.h"
 
-/* Fill munged, slurmctld, slurmd and bin of `p`, with `accounting` slurmdbd and MariaDB, too: from
- * `prefix`; with NULL from beside the libslurm in use, from PATH, or from the usual places.
- * TERN_USAGE when one is missing or of another release. */
+/* Fill munged, slurmctld, slurmd and bin of `p`; with `accounting` slurmdbd and MariaDB, too. They
+ * come from `prefix`; with NULL from beside the libslurm in use, from PATH, or from the usual
+ * places. TERN_USAGE when one is missing or of another release. */
 int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix, bool accounting,
                                 struct tern_err *err);
 

@@ -243,7 +243,7 @@ static int mount_etc(const char *root, struct tern_err *err)
 int tern_vcluster_rootfs_mount_head(const char *dir, const struct tern_layout *l,
                                     char *const *share, struct tern_err *err)
 {
-    /* The new root is made over /run, the one folder of the host that nodes do not get: anywhere
+    /* The new root is made over /run, the one folder of the host that nodes do not get. Anywhere
      * else it would be copied into itself. */
     static const char root[] = "/run";
     static const char *const hidden[] = {"/run", NULL};
@@ -363,7 +363,7 @@ int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_
         mount_new("tmpfs", "/run", "mode=755", err) < 0)
         goto out;
     /* The symbols of the host's kernel are no node's, and libfabric reads all of them (10 MB, 60
-     * ms) at every start: with a hundred processes on one machine that takes seconds. */
+     * ms) at every start. With a hundred processes on one machine that takes seconds. */
     if (bind("/dev/null", "/proc/kallsyms", &ignored) < 0)
         tern_debug("%s", ignored.text);
     if (mkdir(TERN_VCLUSTER_ROOT_STATE, 0755) < 0 || mkdir("/run/munge", 0755) < 0 ||
@@ -470,8 +470,8 @@ static int remount(const char *at, unsigned long more)
     return mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | more | locked_flags(at), NULL);
 }
 
-/* Where files are open for writing, the mount itself cannot be made read-only: a second one over it
- * is, and processes whose folder is in the first write on. */
+/* Where files are open for writing, the mount itself cannot be made read-only. A second one over it
+ * is, and processes whose folder is in the first still write. */
 static int turn_read_only(const char *at, struct tern_err *err)
 {
     if (remount(at, MS_RDONLY) == 0)

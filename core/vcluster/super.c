@@ -170,8 +170,8 @@ static int start_slurmctld(struct super *s, struct tern_err *err)
                        "slurmctld.log", err);
 }
 
-/* Nodes come up beside munged and slurmctld, and wait for them before they start slurmd: one that
- * registers too early tries again only a second later. */
+/* Nodes come up beside munged and slurmctld, and wait for them before they start slurmd. A node
+ * that registers too early tries again only a second later. */
 static int start_nodes(struct super *s, int go, int trouble, struct tern_err *err)
 {
     struct tern_vcluster_plan *p = s->plan;

@@ -1,5 +1,5 @@
-/* Trouble for a node of a running cluster: what a test of a job's endurance needs, each as a real
- * cluster would meet it, and each undone without a trace. */
+/* Trouble for a node of a running cluster, for a test of a job's endurance. Each is as a real
+ * cluster would meet it, and each is undone without a trace. */
 #include "core/vcluster/trouble.h"
 
 #include "core/base/clock.h"
@@ -203,7 +203,7 @@ void tern_vcluster_trouble_lost_brake(struct tern_vcluster_plan *p, size_t i)
 
     n->brake = 0;
     n->trouble = TERN_VCLUSTER_WELL;
-    tern_warn("%s is slow no longer: what held it up has ended", n->name);
+    tern_warn("%s is slow no longer: the process that held it up has ended", n->name);
     if (n->pid && do_inside(&s, CLONE_NEWPID, go_on, &err) < 0)
         tern_warn("%s: %s", n->name, err.text);
 }

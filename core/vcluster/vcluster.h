@@ -5,7 +5,7 @@
  *     tern_vcluster_down("trn1-4", err);
  *
  * Every virtual node is its own network, UTS, mount, IPC and PID namespace with its own address,
- * /tmp, /run, /dev and /dev/shm; it sees the host's programs and files.  The head's pid 1 is the
+ * /tmp, /run, /dev and /dev/shm.  It sees the host's programs and files.  The head's pid 1 is the
  * supervisor.  All other processes live in its PID namespace: its end is the cluster's end.  An
  * ordinary user gets the same inside a user namespace with the identity map.  Where the kernel
  * refuses that, several slurmd run on ports of their own in the host's namespaces ("plain").

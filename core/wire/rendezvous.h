@@ -2,11 +2,11 @@
  *
  * A supervisor opens it, gives its address to the ranks in TERN_RUN_SOCKET, and serves it from its
  * own event loop.  It collects one blob from each rank and gives all blobs to all ranks, as often
- * as the ranks ask; a barrier is an empty exchange.  Ranks of a further attempt may use the same
+ * as the ranks ask.  A barrier is an empty exchange.  Ranks of a further attempt may use the same
  * address once the earlier ones have left.
  *
  * It listens where strangers can reach it.  A process that does not know the key in the address is
- * dropped at its first message, sizes are checked before memory is taken, and silent strangers are
+ * dropped at its first message.  Sizes are checked before memory is taken, and silent strangers are
  * dropped after ten seconds. */
 #ifndef TERN_WIRE_RENDEZVOUS_H
 #define TERN_WIRE_RENDEZVOUS_H

@@ -22,7 +22,7 @@ enum {
 };
 
 /* Which communicator, which sender, which of the communicator's operations (or parts of one,
- * counted alike by all members), and which of the messages to this receiver within it. */
+ * counted alike by all members). Also which of the messages to this receiver within it. */
 static inline uint64_t tern_wire_tag(int comm, int sender, uint32_t op, uint32_t message)
 {
     return (uint64_t)(comm & 0x7f) << 57 | (uint64_t)(sender & 0xffff) << 41 |

@@ -1,7 +1,7 @@
 /* PMIx, as srun --mpi=pmix and mpirun speak it (https://pmix.github.io).
  *
- * Its calls wait for the launcher as long as they like, so each is made by a thread of its own, and
- * one that has not returned by the deadline is left behind with all that it works on. */
+ * Its calls wait for the launcher as long as they like, so each is made by a thread of its own. One
+ * that has not returned by the deadline is left behind with all that it works on. */
 #include "core/wire/wireup.h"
 
 #include "core/base/clock.h"

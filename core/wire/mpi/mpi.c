@@ -1,10 +1,10 @@
 /* The transport over MPI.
  *
- * MPI's tags are too short for ours, so a message is a packet with a header, under one tag of MPI
- * and received from any rank into slots that are always posted; matching is done here.  Up to
+ * MPI's tags are too short for ours, so a message is a packet with a header, under one tag of MPI.
+ * It is received from any rank into slots that are always posted; matching is done here.  Up to
  * INLINE bytes travel in the packet.  A longer message's payload is sent at the same time under a
- * short tag that the header tells; it is received right into the buffer it is for, once that is
- * known, and until then MPI keeps it with the sender. */
+ * short tag that the header has.  It is received right into its buffer, once that is known.  Until
+ * then MPI keeps it with the sender. */
 #include "core/wire/mpi/mpi.h"
 
 #include "core/base/str.h"

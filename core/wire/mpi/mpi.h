@@ -4,13 +4,12 @@
  * What differs from libfabric, because MPI is so:
  *
  * - MPI keeps its PMIx client to the end.  A rank that dies in the middle therefore takes the step
- *   with it (srun --mpi=pmix), and mpirun ends the others, often before they can name the dead
- * rank.
+ *   with it (srun --mpi=pmix).  mpirun ends the others, often before they can name the dead rank.
  * - MPI starts once in a process; a fabric that was closed cannot be opened again over it.
- * - Starting waits for all ranks in MPI_Init, which has no limit and cannot be called off: after
- * the deadline it is left in a thread of its own, and the error says which wait it was.
+ * - Starting waits for all ranks in MPI_Init, which has no limit and cannot be called off. After
+ *   the deadline it is left in a thread of its own, and the error says which wait it was.
  * - Leaving waits up to the deadline for the others to leave too (MPI_Finalize needs them all),
- *   unless an operation has failed before; a rank that leaves alone ends without MPI_Finalize, and
+ *   unless an operation has failed before. A rank that leaves alone ends without MPI_Finalize, and
  *   its launcher says so. */
 #ifndef TERN_WIRE_MPI_MPI_H
 #define TERN_WIRE_MPI_MPI_H

@@ -40,7 +40,7 @@ struct tern_mpi {
 
     /* Join the ranks that the launcher started, all together.  `library`, of `size` bytes: "Open
      * MPI v4.1.4".  TERN_MPI_LATE when that took longer than `limit_ns`, as for a rank that never
-     * comes: a thread is then left waiting in MPI_Init, and nothing of MPI is of any use. */
+     * comes.  A thread is then left waiting in MPI_Init, and nothing of MPI is of any use. */
     int (*start)(char *library, size_t size, int64_t limit_ns);
     int (*rank)(void);
     int (*size)(void);
@@ -66,8 +66,8 @@ struct tern_mpi {
 
     /* MPI's own collectives over all ranks, to compare with.  Counts are of elements; at most
      * INT_MAX. `buf`, `in`, `out` as in core/fabric/fabric.h, but apart.  `in` NULL: in place, as
-     * MPI has it: all_gather finds the own block in out[size * count_per_rank], and reduce_scatter
-     * takes what it combines from there and leaves the result at its beginning. */
+     * MPI has it.  all_gather finds the own block in out[size * count_per_rank].  reduce_scatter
+     * takes its input from there and leaves the result at its beginning. */
     int (*barrier)(void);
     int (*all_reduce)(void *buf, size_t count, enum tern_mpi_type type, enum tern_mpi_op op);
     int (*reduce_scatter)(const void *in, void *out, size_t count_per_rank, enum tern_mpi_type type,

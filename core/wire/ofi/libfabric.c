@@ -45,9 +45,9 @@ static bool wants_psm(const char *provider)
 }
 
 /* Debian's libfabric is linked with the libraries of TrueScale (PSM) and Omni-Path (PSM2).  Each
- * takes 100 ms of every start to count the cycles of core 0, which it binds its thread to (all of a
- * node's ranks the same), and one sets handlers for SIGSEGV and SIGTERM.  Libraries of these names
- * that are loaded before are taken for them by the whole process: ours fail every call.
+ * takes 100 ms of every start to count the cycles of core 0.  It binds its thread to that core (all
+ * of a node's ranks the same).  One sets handlers for SIGSEGV and SIGTERM.  Libraries of these
+ * names that are loaded before are taken for them by the whole process: ours fail every call.
  * plugins/no-psm makes them; without them all is the same, later. */
 static void no_psm(void *held[2])
 {

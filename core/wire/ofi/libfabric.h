@@ -10,8 +10,8 @@
  * it is missing.  `provider`: the one that will be asked for, or NULL. */
 int tern_wire_libfabric_load(const char *provider, struct tern_err *err);
 
-/* The version to ask fi_getinfo for: that which tern is written to, or the library's own where it
- * is older (Debian 11 and Ubuntu 22.04 have 1.11).  It loads the library, too. */
+/* The version to ask fi_getinfo for.  It is that which tern is written to, or the library's own
+ * where it is older (Debian 11 and Ubuntu 22.04 have 1.11).  It loads the library, too. */
 uint32_t tern_wire_libfabric_api(void);
 
 #endif

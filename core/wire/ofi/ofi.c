@@ -32,10 +32,10 @@ static int64_t credits_of(const struct ofi *o, size_t eager_max)
 }
 
 /* tcp's own endpoints send a message as so many bytes and read it off the socket when there is
- * somewhere to put it.  So a longer one may be sent unasked too, which saves it a round: the copy
- * at the receiver takes less up to EAGER_STREAM (measured: 64 KiB to one node and as much from it
- * take 31 us so and 37 when they are asked for, 16 KiB 15 and 29).  They are not copied at the
- * sender, so none can go again after a failure. */
+ * somewhere to put it.  So a longer one may be sent unasked too, which saves it a round.  Up to
+ * EAGER_STREAM the copy at the receiver takes less than the round.  Measured: 64 KiB to one node
+ * and as much from it take 31 us so and 37 when asked for, 16 KiB 15 and 29.  They are not copied
+ * at the sender, so none can go again after a failure. */
 static bool is_stream(const struct ofi *o)
 {
     bool is = o->mode == OFI_RMA && credits_of(o, EAGER_STREAM) >= CREDITS_MIN;
@@ -244,8 +244,8 @@ static bool is_busy(const struct ofi *o, const struct reg *r)
     return busy;
 }
 
-/* After an error messages may still be under way from or to memory that is now to go: nothing but
- * the end of the endpoints ends them. */
+/* After an error messages may still be under way from or to memory that is now to go. Only the end
+ * of the endpoints ends them. */
 static void dismiss(struct tern_wire_transport *t, void *mr)
 {
     struct ofi *o = ofi_of(t);

@@ -25,7 +25,7 @@ static bool told_to_libfabric(char name[TERN_WIRE_PROVIDER_NAME])
     return true;
 }
 
-/* Over "tcp" tern takes tcp's own reliable endpoints where there are any; a list that names tcp
+/* Over "tcp" tern takes tcp's own reliable endpoints where there are any.  A list that names tcp
  * alone, as profiles and sites have it, would hide them where they go by another name: libfabric
  * 1.16 and 1.17's "net".  For tcp;ofi_rxm, set TERN_FABRIC_PROVIDER. */
 static void show_net(void)

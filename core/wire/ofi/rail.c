@@ -183,8 +183,8 @@ static void close_fid(struct fid *fid)
 
 /* Is this rail to be left to the end of the process?  With messages on connections that hang,
  * libfabric 1.17's tcp;ofi_rxm now and then crashes in fi_close.  Where memory need not be
- * registered, software moves the bytes, and only while its queue is read: nobody does that any
- * more. A device writes by itself until its endpoint is closed. */
+ * registered, software moves the bytes, and only while its queue is read, which has stopped. A
+ * device writes by itself until its endpoint is closed. */
 static bool left(const struct rail *l)
 {
     return (l->lost || l->down) && !(l->info->domain_attr->mr_mode & FI_MR_LOCAL);
@@ -289,11 +289,12 @@ void tern_wire_ofi_rails_keep(struct ofi *o, const int *kept, int n)
     }
 }
 
-/* What tcp's messages are gathered in.  With buffers of a short message's size none is cut (4 to
- * 16 KiB take a half to a third of the time that they take with 2 KiB); but an endpoint writes as
- * many as the queues below are long, and a connection some more: 51 MB of a rank with the library's
- * own queues, 24 MB with these, at no loss of speed.  With many ranks most of them wait for others,
- * and what the kernel clears for them costs the launch more than cutting a message costs the step.
+/* What tcp's messages are gathered in.  With buffers of a short message's size none is cut: 4 to 16
+ * KiB take a half to a third of the time that they take with 2 KiB.  But an endpoint writes as many
+ * as the queues below are long, and a connection some more.  That is 51 MB of a rank with the
+ * library's own queues, 24 MB with these, at no loss of speed.  With many ranks most of them wait
+ * for others.  The memory that the kernel clears for them costs the launch more than cutting a
+ * message costs the step.
  */
 static void fit_buffers(const struct ofi *o)
 {
@@ -329,7 +330,7 @@ static int query_named(struct ofi *o, const char *provider, enum ofi_mode mode,
 
 /* tcp's own reliable endpoints, where there are any: libfabric 1.16 and 1.17 have them as "net",
  * later ones as "tcp".  With ofi_rxm above tcp's connections a short message takes half as long
- * again: a system call to signal each completion and one to take the signal back. */
+ * again.  It takes a system call to signal each completion and one to take the signal back. */
 static int query(struct ofi *o, const char *provider, enum ofi_mode mode, struct fi_info **list)
 {
     if (strcmp(provider, "tcp") == 0 && query_named(o, "net", mode, list) == 0)
@@ -337,11 +338,11 @@ static int query(struct ofi *o, const char *provider, enum ofi_mode mode, struct
     return query_named(o, provider, mode, list);
 }
 
-/* Where what writes are made of is slower than what tagged messages are made of, as measured with
- * libfabric 1.17 (`tern bench fabric`, 2 ranks, all-reduce): over udp;ofi_rxd 16 KiB take 1148 us
- * by writes and 97 us tagged, 1 MiB 69 and 30 ms.  shm: libfabric 1.17 now and then loses a long
- * tagged message (seen with half a MiB, with more ranks than cores), tells the sender that it was
- * sent and the receiver nothing; libfabric 2.1 never ends a long write. */
+/* Providers whose writes are slower than their tagged messages, as measured with libfabric 1.17
+ * (`tern bench fabric`, 2 ranks, all-reduce).  Over udp;ofi_rxd 16 KiB take 1148 us by writes and
+ * 97 us tagged, 1 MiB 69 and 30 ms.  shm: libfabric 1.17 now and then loses a long tagged message
+ * (seen with half a MiB, with more ranks than cores).  It tells the sender that it was sent and the
+ * receiver nothing.  libfabric 2.1 never ends a long write. */
 static const struct {
     const char *provider;
     unsigned since; /* libfabric's version, before the dot */

@@ -6,17 +6,18 @@
  *     | seal | magic | kind | down | sender | number | limit | seen | bytes | call | id | tag | ...
  *     +------+-------+------+------+--------+--------+-------+------+-------+------+----+-----+---
  *
- * Behind the head come a short message's bytes (EAGER), the place where a long message is to be
- * written (READY), or a control message (CONTROL).  All machines of a job have one byte order:
+ * A short message's bytes (EAGER), the place where a long message is to be written (READY), or a
+ * control message (CONTROL) come behind the head.  All machines of a job have one byte order:
  * little endian.
  *
  * Every rank draws 128 bits, its secret, and gives it to the ranks of its job at the rendezvous.
  * The seal is a hash, keyed with the receiver's secret, of the head and all data behind it, a short
- * message's bytes among them.  A process without the secret cannot make a record that is read, and
+ * message's bytes among them.  A process without the secret cannot make a record that is read.  It
  * cannot learn the secret from records that it receives in place of a rank, on that rank's port.  A
  * READY does not show it where to write either: the place is masked with the secret of the rank
  * that asks.  A long message's bytes have no seal: a process that can change them on the wire is
- * not stopped, nor is one that libfabric takes for both ranks, from the node of one of them.
+ * not stopped.  A process that libfabric takes for both ranks, from the node of one of them, is not
+ * stopped either.
  */
 #ifndef TERN_WIRE_OFI_RECORD_H
 #define TERN_WIRE_OFI_RECORD_H
@@ -104,7 +105,7 @@ void tern_wire_ofi_record_seal(const uint8_t secret[RECORD_SECRET], void *record
  */
 void tern_wire_ofi_ready_mask(const uint8_t secret[RECORD_SECRET], int to,
                               const struct record *head, struct record_ready *ready);
-/* 0, or -1 with `why` (a word for the log) when these are not bytes that a rank of this job sends;
+/* 0, or -1 with `why` (a word for the log) when these are not bytes that a rank of this job sends.
  * `v` is then undefined.  Any alignment. */
 int tern_wire_ofi_record_read(const struct record_reader *reader, const void *bytes, size_t n,
                               struct record_view *v, const char **why);

@@ -1,15 +1,16 @@
 /* Messages as records and writes.
  *
  * A short message is an EAGER record, as long as the receiver's credit lasts; beyond that it stays
- * with the sender.  A receive of a long one says READY, and the sender writes: the immediate of
+ * with the sender.  A receive of a long one says READY, and the sender writes.  The immediate of
  * each write names the receive and the chunk, which the receiver ticks off.  Nothing needs an
- * order: records that come before their call wait in a table, an EAGER that is not there is asked
- * for (the sender may lack the credit, since earlier ones are not wanted yet, or have a long one).
+ * order: records that come before their call wait in a table.  A receive asks for an EAGER that is
+ * not there.  The sender may lack the credit, since earlier ones are not wanted yet, or have a long
+ * one.
  *
  * With `failover` all is kept until the other side has it: EAGERs until their number was seen, a
  * long message until its FIN.  Once both sides have closed a lost rail, EAGERs go again (they are
- * numbered), and receives say READY again with what they miss; only what went by the lost rail is
- * then written again, so that nothing can be written after the receive is over. */
+ * numbered), and receives say READY again with the chunks that they miss.  Only chunks that went by
+ * the lost rail are then written again, so no write comes after the receive is over. */
 #include "core/base/rand.h"
 #include "core/wire/ofi/state.h"
 

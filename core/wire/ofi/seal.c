@@ -25,9 +25,9 @@ static uint64_t word(const uint8_t *p)
     return w;
 }
 
-/* NH, as UMAC (RFC 4418) and VMAC have it, here with words of 64 bits: without the key no
- * stranger finds two blocks of one length with the same sum but by chance, one of 2^64.  It takes a
- * sixth of SipHash's time (64 KiB: 3 us and 18), and SipHash over the sums hides them. */
+/* NH, as UMAC (RFC 4418) and VMAC have it, here with words of 64 bits.  Without the key no stranger
+ * finds two blocks of one length with the same sum but by chance, one of 2^64.  It takes a sixth of
+ * SipHash's time (64 KiB: 3 us and 18), and SipHash over the sums hides them. */
 static sum block_sum(const uint64_t key[WORDS], const uint8_t *p, size_t n)
 {
     uint8_t last[SUM] = {0};

@@ -132,7 +132,7 @@ struct peer_link {              /* this rank's view of another */
     uint32_t next_eager, limit; /* numbers of mine below `limit` may go */
     uint32_t acked;             /* all below have been seen there */
     struct window eager_in, ready_in, ready_done;
-    uint32_t consumed, told;      /* of its EAGERs; the limit it was told last */
+    uint32_t consumed, told;      /* of its EAGERs; the limit that it knows */
     uint32_t next_ready, readies; /* READYs of it that wait here */
     uint32_t early;
     struct op_list retained; /* sent, and to be sent again should a rail be lost */

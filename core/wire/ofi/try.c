@@ -1,7 +1,7 @@
 /* Which rails lead anywhere.  A network may be there on every node and lead nowhere: a BMC's, one
  * whose VLAN no switch carries.  So where ranks meet, each sends a message to a rank of the next
- * node over each rail and waits for its answer by the same one; all tell what they found, and a
- * rail that failed for one rank is given up by all. */
+ * node over each rail.  It waits for the answer over the same rail.  All ranks report their
+ * results, and all give up a rail that failed for one rank. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/vars.h"
@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct ballot) <= TERN_WIRE_ADDRESS, "it travels as an add
 
 /* ---------------------------------------------------------------- which ranks to ask */
 
-/* A rank of the host that comes next in the ranks' order, where this one's place is: of hosts in a
+/* A rank of the host that comes next in the ranks' order, in the same place there. The hosts are a
  * ring, so that wherever some ranks do not reach others, at least one notices. */
 static int partner_of(const struct ofi *o, const uint64_t *host)
 {

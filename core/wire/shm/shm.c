@@ -49,7 +49,7 @@ static void *map_shared(int fd, size_t bytes)
 
 /* Shared memory gets huge pages where /sys/kernel/mm/transparent_hugepage/shmem_enabled says
  * "advise" or more.  As it is shipped, with "never", each is asked for outright (Linux 6.1), which
- * takes a first page that is there; whatever the kernel does not give is made of small ones. */
+ * takes a first page that is there.  The rest is made of small ones. */
 static void make_huge(char *p, size_t bytes)
 {
     char how[80] = "";

@@ -48,8 +48,8 @@ struct tern_wire_shm_place { /* in one of its owner's buffers */
     uint64_t offset;
 };
 
-/* A rank's words at a meeting, its flag included: one cache line and the one that the processor
- * fetches with it, so that a rank that sees the flag has all of it. */
+/* A rank's words at a meeting, its flag included. They are one cache line and the one that the
+ * processor fetches with it. So a rank that sees the flag has all of it. */
 struct tern_wire_shm_post {
     /* The meeting's number, once the rest is written. */
     _Alignas(TERN_WIRE_SHM_LINE) _Atomic uint64_t phase;

@@ -35,9 +35,9 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Open MPI 4.1 under Slurm 22.05: once in some fifty starts, on a machine with more to do than
- * cores, a rank leaves MPI_Init while another is still in it and cannot take messages yet; that one
- * dies of the first that comes.  With this pause before the first it was not seen again. */
+/* Open MPI 4.1 under Slurm 22.05, once in some fifty starts, on a machine with more processes than
+ * cores: a rank leaves MPI_Init while another is still in it and cannot take messages yet.  That
+ * one dies of the first that comes.  With this pause before the first it was not seen again. */
 #define SETTLE_NS 100000000
 
 static int join_world(void)

@@ -42,9 +42,9 @@ enum {
 
 /* Begin to log.
  *
- * In a process that `tern run` started (TERN_RUN_SPOOL is set), values go to that run and attempt,
- * and both arguments are ignored: they may be NULL.  Ranks that log the same names at the same
- * steps should prefix them ("rank3/loss"): of two values of one name and step the newer holds.
+ * In a process that `tern run` started (TERN_RUN_SPOOL is set), values go to that run and attempt.
+ * Both arguments are ignored: they may be NULL.  Ranks that log the same names at the same steps
+ * should prefix them ("rank3/loss"): of two values of one name and step the newer holds.
  *
  * Elsewhere a new run begins, with one attempt.  `ledger_dir` is the ledger's folder, made when it
  * is missing; NULL or "": that of TERN_LEDGER.  `run_name` has 1 to 64 letters, digits, dots,
@@ -56,11 +56,11 @@ enum {
  */
 struct tern_log *tern_log_open(const char *ledger_dir, const char *run_name);
 
-/* Record one value.  `step` counts finished steps: the first is 1, 0 is before training; a negative
- * one and one above 2^53, which readers could not tell from its neighbours, are errors.  `name` has
- * 1 to TERN_LOG_NAME_MAX bytes without control characters.  NaN and the infinities are values like
- * others.  After 0 the value survives a kill of this process.  After -1 for the storage's sake it
- * waits, and must not be logged again. */
+/* Record one value.  `step` counts finished steps: the first is 1, 0 is before training.  A
+ * negative one and one above 2^53, which readers could not tell from its neighbours, are errors.
+ * `name` has 1 to TERN_LOG_NAME_MAX bytes without control characters.  NaN and the infinities are
+ * values like others.  After 0 the value survives a kill of this process.  After -1 for the
+ * storage's sake it waits, and must not be logged again. */
 int tern_log_value(struct tern_log *log, int64_t step, const char *name, double value);
 
 /* Record `n` values of one step, all or none, as tern_log_value() does: faster than one by one.

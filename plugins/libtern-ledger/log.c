@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The spool of one process.  A child never touches its parent's: a lock of it may be held by a
- * thread that the child does not have, and its file is the parent's to write. */
+/* The spool of one process.  A child never touches its parent's.  A thread that the child does not
+ * have may hold a lock of it, and its file is the parent's to write. */
 struct writer {
     pid_t pid;
     struct tern_ledger_spool *spool;

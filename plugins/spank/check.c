@@ -15,8 +15,8 @@ enum {
 /* Before each error of `tern run`. */
 static const char own_error[] = "tern run: error: ";
 
-/* Does a line of what it said begin as an error does: of `tern run` or of the child itself?  Looked
- * for where its status is not known. */
+/* Does a line of what it said begin as an error does: of `tern run` or of the child itself?  It is
+ * looked for where its status is not known. */
 static bool refused(const char *said)
 {
     for (const char *line = said; line && *line; line = strchr(line, '\n')) {

@@ -123,7 +123,7 @@ static bool ended(struct tern_spank_child *c, pid_t pid, int64_t deadline)
 }
 
 /* Where the caller of the hook ignores SIGCHLD (a shell's trap '' CHLD, a daemon's habit) the
- * kernel reaps children unseen: the disposition is reset while ours runs.  A handler stays. */
+ * kernel reaps children unseen.  So the disposition is reset while ours runs.  A handler stays. */
 static bool look_at_children(struct sigaction *before)
 {
     struct sigaction seen;

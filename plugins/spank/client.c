@@ -15,7 +15,7 @@ static char values[TERN_SPANK_OPTIONS][TERN_SPANK_VALUE]; /* of the others; "" w
 static bool inherited; /* the recipe: checked when the job was submitted */
 
 /* Tells task_init that srun has refused.  A hook that fails does nothing where the plugin is
- * `optional`; where it is `required` the step stays with its job, whose later steps then wait for
+ * `optional`.  Where it is `required` the step stays with its job, whose later steps then wait for
  * its nodes for ever. */
 static const char refused[] = "SLURM_SPANK_TERN_REFUSED";
 
@@ -147,8 +147,8 @@ int tern_spank_client_ready(spank_t sp)
     if (!recipe[0])
         return 0;
     /* Arrives in the job's tasks as SLURM_SPANK_TERN_RECIPE, unlike setenv() also with
-     * --export=NONE; but not in the tasks of an srun that submits the job itself, or that has
-     * another recipe than the job. */
+     * --export=NONE. It does not arrive in the tasks of an srun that submits the job itself, or
+     * that has another recipe than the job. */
     if (spank_context() == S_CTX_LOCAL && setenv(r->handed, recipe, 1) == 0)
         return 0;
     if (spank_job_control_setenv(sp, r->control, recipe, 1) != ESPANK_SUCCESS) {
@@ -205,7 +205,7 @@ static void end_other_groups(void)
     _exit(0);
 }
 
-/* A job's recipe does not describe the other steps of its script: only a recipe typed for this step
+/* A job's recipe does not describe the other steps of its script. Only a recipe typed for this step
  * is checked against its shape and its time; `tern run` checks its own. */
 void tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
 {

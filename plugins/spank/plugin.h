@@ -13,13 +13,14 @@
  * Hooks return 0 or -1 only (newer Slurms take any other value as an error).  The plugin is shipped
  * as `optional` in plugstack.conf, where a hook's failure is ignored: a broken plugin must not
  * drain nodes.  Only an option's callback can refuse then, so the options are checked there.
- * Failures on the node happen in task_init and end the task, which is this plugin's process there:
- * with status 75, or 2 for a step that srun has refused.  An earlier hook that failed under
+ * Failures on the node happen in task_init and end the task, which is this plugin's process there.
+ * The status is 75, or 2 for a step that srun has refused.  An earlier hook that failed under
  * `required` would drain the node, and a batch job would end COMPLETED without having run.  The
  * trainer checks the marker, and so detects a node without the plugin.
  *
  * Root code (slurmstepd until it becomes the user, prolog) reads plugstack.conf's arguments,
- * Slurm's integers, and whether an option was given: no path, text or variable of the user's.
+ * Slurm's integers, and whether an option was given. It reads no path, text or variable of the
+ * user's.
  *
  *     optional /usr/local/lib/slurm/tern_spank.so tern=/usr/local/bin/tern
  *

@@ -114,7 +114,7 @@ static int read_value(char to[TERN_SPANK_VALUE], spank_t sp, enum tern_spank_opt
     return -1;
 }
 
-/* `tern run` sets the profile for its ranks itself: it starts in the batch step of a job with a
+/* `tern run` sets the profile for its ranks itself.  It starts in the batch step of a job with a
  * recipe, and has set it for its own steps.  In all other tasks the plugin sets it. */
 static bool profile_is_ours(spank_t sp)
 {

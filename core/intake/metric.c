@@ -25,6 +25,8 @@ int tern_intake_metric_parse_value(const char *s, double *out)
     double v = strtod(s, &end);
     if (*end || (isinf(v) && !strpbrk(s, "iI"))) /* beyond the range of a double */
         return -1;
+    if (v == 0 && strcspn(s, "123456789") < strcspn(s, "eE")) /* too small for one */
+        return -1;
     *out = v;
     return 0;
 }

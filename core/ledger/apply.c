@@ -139,7 +139,7 @@ struct binder {
 static struct binder bind(struct tern_ledger_apply *a, int which, const struct tern_ledger_frame *f,
                           int64_t attempt)
 {
-    struct binder b = {{f->payload, f->payload + f->len, false}, a->st[which]};
+    struct binder b = {{.at = f->payload, .end = f->payload + f->len}, a->st[which]};
 
     sqlite3_clear_bindings(b.st);
     sqlite3_bind_int64(b.st, 1, f->wall_ns);
@@ -174,9 +174,22 @@ static void bind_name(struct binder *b, int i)
         sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
 }
 
+/* A name that a record can do without, as NULL is one. */
+static void bind_some_name(struct binder *b, int i)
+{
+    size_t len;
+    const char *s = tern_ledger_record_get_some_name(&b->r, &len);
+
+    if (s)
+        sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
+}
+
+/* 1 where something of the record is not taken, or all of it. */
 static int run(struct binder *b, struct tern_err *err)
 {
-    return b->r.bad ? 1 : tern_ledger_db_run(b->st, err);
+    if (b->r.bad)
+        return 1;
+    return tern_ledger_db_run(b->st, err) < 0 ? -1 : b->r.odd;
 }
 
 /* ---------------------------------------------------------------- one function a record */
@@ -185,24 +198,25 @@ static int run(struct binder *b, struct tern_err *err)
 static int apply_run(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
                      int64_t attempt, struct tern_err *err)
 {
-    enum { RECIPE = 5 };
+    enum { NAME = 2, USER = 3, RECIPE = 5 };
     struct binder b = bind(a, SET_RUN, f, 0);
     sqlite3_stmt *st = a->st[ATTEMPT_RECIPE];
 
     sqlite3_bind_int64(st, 1, attempt);
     for (int i = 2; i <= 8; i++) {
         size_t len;
-        const char *s = tern_ledger_record_get_text(&b.r, &len);
+        const char *s = i == NAME || i == USER ? tern_ledger_record_get_some_name(&b.r, &len)
+                                               : tern_ledger_record_get_text(&b.r, &len);
         if (s)
             sqlite3_bind_text(b.st, i, s, (int)len, SQLITE_STATIC);
         if (i == RECIPE)
             sqlite3_bind_text(st, 2, s, (int)len, SQLITE_STATIC);
     }
     sqlite3_bind_int64(a->st[CREATED], 1, tern_ledger_record_get_int(&b.r));
-    int rc = run(&b, err);
-    if (rc == 0)
-        rc = tern_ledger_db_run(a->st[CREATED], err);
-    return rc == 0 ? tern_ledger_db_run(st, err) : rc;
+    const int rc = run(&b, err);
+    if (b.r.bad || rc < 0)
+        return rc;
+    return tern_ledger_db_run(a->st[CREATED], err) < 0 || tern_ledger_db_run(st, err) < 0 ? -1 : rc;
 }
 
 static int apply_begin(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
@@ -212,8 +226,8 @@ static int apply_begin(struct tern_ledger_apply *a, const struct tern_ledger_fra
 
     bind_int(&b, 3);
     bind_int(&b, 4);
-    bind_text(&b, 5);
-    bind_text(&b, 6);
+    bind_some_name(&b, 5);
+    bind_some_name(&b, 6);
     bind_int(&b, 7);
     bind_int(&b, 8);
     bind_text(&b, 9);
@@ -354,7 +368,7 @@ static bool names_good(struct tern_ledger_record_reader r, int64_t n)
 static int apply_step(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
                       int64_t attempt, struct tern_err *err)
 {
-    struct tern_ledger_record_reader r = {f->payload, f->payload + f->len, false};
+    struct tern_ledger_record_reader r = {.at = f->payload, .end = f->payload + f->len};
     int64_t step = tern_ledger_record_get_int(&r), n = tern_ledger_record_get_int(&r);
 
     if (r.bad || n < 1 || n > MAX_VALUES || step < 0 || !names_good(r, n))
@@ -442,8 +456,10 @@ static int apply_event(struct tern_ledger_apply *a, const struct tern_ledger_rec
     sqlite3_bind_text(b.st, 5, h->writer, -1, SQLITE_STATIC);
     if (is_limit(b.r)) /* only a fold knows what it left out */
         return 1;
-    for (int i = 6; i <= 9; i++)
-        bind_text(&b, i);
+    bind_text(&b, 6);
+    bind_text(&b, 7);
+    bind_some_name(&b, 8);
+    bind_text(&b, 9);
     return run(&b, err);
 }
 
@@ -455,7 +471,9 @@ static int apply_health(struct tern_ledger_apply *a, const struct tern_ledger_re
     sqlite3_bind_int64(b.st, 3, (int64_t)h->instance);
     sqlite3_bind_int64(b.st, 4, (int64_t)f->seq);
     sqlite3_bind_text(b.st, 5, h->writer, -1, SQLITE_STATIC);
-    for (int i = 6; i <= 10; i++)
+    bind_text(&b, 6);
+    bind_some_name(&b, 7);
+    for (int i = 8; i <= 10; i++)
         bind_text(&b, i);
     /* SQLite takes a NaN for NULL, and so it reads back. */
     sqlite3_bind_double(b.st, 11, tern_ledger_record_get_real(&b.r));

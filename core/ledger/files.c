@@ -202,8 +202,10 @@ static int read_head(const struct tern_ledger_spool_file *file, int fd, uint64_t
     if (found == TERN_FRAME_NO_MORE)
         return 1;
     if (found == TERN_FRAME_OK && tern_ledger_record_get_head(&f, file->path, head, &why) == 0 &&
-        strcmp(head->run_id, run_id) == 0 && head->attempt == file->attempt)
-        return 0;
+        strcmp(head->run_id, run_id) == 0 && head->attempt == file->attempt) {
+        struct tern_ledger_spool_find odd = {.found = TERN_FRAME_DAMAGE, .to = scan.at};
+        return head->odd && report(r, file, &odd, err) < 0 ? -1 : 0;
+    }
     if ((found != TERN_FRAME_TORN && found != TERN_FRAME_ZEROS) || n == sizeof start)
         found = TERN_FRAME_DAMAGE;
     struct tern_ledger_spool_find find = {.found = found, .from = 0, .to = bytes};

@@ -2,6 +2,7 @@
 
 #include "core/base/le.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NULL_TEXT = -1 };
@@ -87,10 +88,20 @@ const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, siz
     return s;
 }
 
+void tern_ledger_record_put_name(struct tern_buf *to, const char *s)
+{
+    char *masked = s ? tern_strdup(s) : NULL;
+
+    if (masked)
+        tern_str_mask(masked);
+    tern_ledger_record_put_text(to, masked);
+    free(masked);
+}
+
 bool tern_ledger_record_name_good(const char *s, size_t len)
 {
-    for (size_t i = 0; s && i < len; i++)
-        if ((unsigned char)s[i] < ' ' || s[i] == 0x7f)
+    for (size_t i = 0, n; s && i < len; i += n)
+        if ((n = tern_str_character(s + i, len - i)) == 0)
             return false;
     return s && len > 0;
 }
@@ -102,6 +113,17 @@ const char *tern_ledger_record_get_name(struct tern_ledger_record_reader *r, siz
     r->bad |= !tern_ledger_record_name_good(s, *len);
     if (!r->bad)
         return s;
+    *len = 0;
+    return NULL;
+}
+
+const char *tern_ledger_record_get_some_name(struct tern_ledger_record_reader *r, size_t *len)
+{
+    const char *s = tern_ledger_record_get_text(r, len);
+
+    if (!s || !*len || tern_ledger_record_name_good(s, *len))
+        return s;
+    r->odd = true;
     *len = 0;
     return NULL;
 }
@@ -121,6 +143,14 @@ static void get_array(struct tern_ledger_record_reader *r, char *to, size_t size
     to[len] = '\0';
 }
 
+/* The same of a name; one that is none is odd, and masked. */
+static void get_name_array(struct tern_ledger_record_reader *r, char *to, size_t size)
+{
+    get_array(r, to, size);
+    r->odd |= *to && !tern_ledger_record_name_good(to, strlen(to));
+    tern_str_mask(to);
+}
+
 void tern_ledger_record_put_head(struct tern_buf *to, const struct tern_ledger_record_head *h)
 {
     put32(to, h->format);
@@ -130,14 +160,14 @@ void tern_ledger_record_put_head(struct tern_buf *to, const struct tern_ledger_r
     put32(to, h->number);
     tern_ledger_record_put_int(to, (int64_t)h->instance);
     tern_ledger_record_put_int(to, (int64_t)h->first_seq);
-    tern_ledger_record_put_text(to, h->host);
+    tern_ledger_record_put_name(to, h->host);
     tern_ledger_record_put_int(to, h->pid);
 }
 
 int tern_ledger_record_get_head(const struct tern_ledger_frame *f, const char *path,
                                 struct tern_ledger_record_head *h, struct tern_err *err)
 {
-    struct tern_ledger_record_reader r = {f->payload, f->payload + f->len, false};
+    struct tern_ledger_record_reader r = {.at = f->payload, .end = f->payload + f->len};
     struct tern_ledger_record_head got = {0};
 
     if (f->type != TERN_FRAME_HEAD)
@@ -150,15 +180,16 @@ int tern_ledger_record_get_head(const struct tern_ledger_frame *f, const char *p
             got.format, TERN_FRAME_FORMAT);
     get_array(&r, got.run_id, sizeof got.run_id);
     got.attempt = get32(&r);
-    get_array(&r, got.writer, sizeof got.writer);
+    get_name_array(&r, got.writer, sizeof got.writer);
     got.number = get32(&r);
     got.instance = (uint64_t)tern_ledger_record_get_int(&r);
     got.first_seq = (uint64_t)tern_ledger_record_get_int(&r);
-    get_array(&r, got.host, sizeof got.host);
+    get_name_array(&r, got.host, sizeof got.host);
     got.pid = tern_ledger_record_get_int(&r);
     if (r.bad || got.format == 0 || got.attempt == 0 || got.first_seq == 0 ||
         !tern_ledger_ulid_valid(got.run_id))
         return tern_err_set(err, TERN_FAILED, "%s: its head makes no sense", path);
+    got.odd = r.odd;
     *h = got;
     return 0;
 }

@@ -26,11 +26,14 @@
 void tern_ledger_record_put_int(struct tern_buf *to, int64_t v);
 void tern_ledger_record_put_real(struct tern_buf *to, double v);
 void tern_ledger_record_put_text(struct tern_buf *to, const char *s);
+/* The system's name of a user or host: what readers would refuse in it is masked. */
+void tern_ledger_record_put_name(struct tern_buf *to, const char *s);
 
 /* Reading one: a field that is missing or wrong sets `bad` and reads as 0 or NULL. */
 struct tern_ledger_record_reader {
     const uint8_t *at, *end;
     bool bad;
+    bool odd; /* a name that is none was left out */
 };
 
 int64_t tern_ledger_record_get_int(struct tern_ledger_record_reader *r);
@@ -38,10 +41,15 @@ double tern_ledger_record_get_real(struct tern_ledger_record_reader *r);
 /* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text.  A NUL byte in it
  * is bad: a reader of the text would take its beginning for all of it. */
 const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, size_t *len);
-/* May it be a name?  It has a byte, and no control byte, NUL among them. */
+/* May it be a name, of a metric, run, user, set, parameter, host or writer?  It has a byte, is
+ * UTF-8, and has no character that is unsafe on a terminal (tern_str_character): no control
+ * character, NUL and C1 among them, and none that changes the direction of writing. */
 bool tern_ledger_record_name_good(const char *s, size_t len);
 /* A text that is a name; else it is bad. */
 const char *tern_ledger_record_get_name(struct tern_ledger_record_reader *r, size_t *len);
+/* Such a text, also a NULL or empty one.  Else it is `odd` and NULL: the record holds without it.
+ */
+const char *tern_ledger_record_get_some_name(struct tern_ledger_record_reader *r, size_t *len);
 
 struct tern_ledger_record_head {
     uint32_t format, attempt, number;
@@ -50,6 +58,7 @@ struct tern_ledger_record_head {
     char host[65];
     uint64_t instance, first_seq;
     int64_t pid;
+    bool odd; /* of one that was read: its writer or host is no name, and was masked */
 };
 
 void tern_ledger_record_put_head(struct tern_buf *to, const struct tern_ledger_record_head *h);

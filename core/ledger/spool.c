@@ -229,7 +229,7 @@ static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
 {
     tern_ledger_record_put_text(p, e->kind);
     tern_ledger_record_put_text(p, e->severity);
-    tern_ledger_record_put_text(p, e->node);
+    tern_ledger_record_put_name(p, e->node);
     tern_ledger_record_put_text(p, e->text);
 }
 
@@ -377,8 +377,8 @@ int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_
     if (!s)
         return 0;
     struct tern_buf *p = begin(s);
-    tern_ledger_record_put_text(p, r->name);
-    tern_ledger_record_put_text(p, r->user);
+    tern_ledger_record_put_name(p, r->name);
+    tern_ledger_record_put_name(p, r->user);
     tern_ledger_record_put_text(p, r->recipe_path);
     tern_ledger_record_put_text(p, r->recipe);
     tern_ledger_record_put_text(p, r->identity_hash);
@@ -396,8 +396,8 @@ int tern_ledger_spool_attempt_begin(struct tern_ledger_spool *s,
     struct tern_buf *p = begin(s);
     tern_ledger_record_put_int(p, a->job_id);
     tern_ledger_record_put_int(p, a->restart_count);
-    tern_ledger_record_put_text(p, a->nodes);
-    tern_ledger_record_put_text(p, a->host);
+    tern_ledger_record_put_name(p, a->nodes);
+    tern_ledger_record_put_name(p, a->host);
     tern_ledger_record_put_int(p, a->pid);
     tern_ledger_record_put_int(p, a->world);
     tern_ledger_record_put_text(p, a->resumed_checkpoint);
@@ -434,7 +434,8 @@ int tern_ledger_spool_step(struct tern_ledger_spool *s, int64_t step,
             return tern_err_set(err, TERN_USAGE, "a metric's name has 1 to %d bytes, not %zu",
                                 MAX_NAME, len);
         if (!tern_ledger_record_name_good(values[i].name, len))
-            return tern_err_set(err, TERN_USAGE, "a metric's name holds a control byte");
+            return tern_err_set(err, TERN_USAGE,
+                                "a metric's name is UTF-8 and has no control characters");
     }
     if (!s)
         return 0;
@@ -452,7 +453,7 @@ static int check_name(const char *name, const char *what, struct tern_err *err)
 {
     if (name && tern_ledger_record_name_good(name, strlen(name)))
         return 0;
-    return tern_err_set(err, TERN_USAGE, "%s has a name without control bytes", what);
+    return tern_err_set(err, TERN_USAGE, "%s has a name in UTF-8 without control characters", what);
 }
 
 int tern_ledger_spool_eval(struct tern_ledger_spool *s, const struct tern_ledger_eval *e,
@@ -515,7 +516,7 @@ int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledg
         return 0;
     struct tern_buf *p = begin(s);
     tern_ledger_record_put_text(p, h->check);
-    tern_ledger_record_put_text(p, h->node);
+    tern_ledger_record_put_name(p, h->node);
     tern_ledger_record_put_text(p, h->verdict);
     tern_ledger_record_put_text(p, h->severity);
     tern_ledger_record_put_text(p, h->text);

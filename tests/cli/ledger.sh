@@ -80,6 +80,11 @@ run tern metric step=402; status 2; err_has "nothing to record"; one_line
 run tern metric loss=1; status 2; err_has "which step?"; one_line
 run tern metric step=402 loss=abc; status 2; err_has "is no number"; one_line
 run tern metric step=402 loss=1e400; status 2 "more than a double holds"; err_has "is no number"; one_line
+for small in 1e-400 -1e-400 0.0001e-999 0.$(printf '%0400d' 1); do
+    run tern metric step=402 loss=$small; status 2 "less than a double holds, and no zero: ${small:0:12}"; err_has "is no number"; one_line
+done
+run tern metric step=402 zero=0 minus=-0.0 long=0.000e-400 least=5e-324; status 0 "a zero is a number however it is written, and so is the least double"
+is "$(tern ledger sql -r "$id" -P -n "select count(*), count(nullif(value, 0.0)) from step where step = 402")" "4|1" "zeros and the least double are recorded as they are"
 run tern metric step=402 loss=1 loss=2; status 2 "a name twice"; err_has "loss is given twice"; one_line
 run tern metric step=402 step=403 loss=1; status 2 "a step twice"; err_has "step= is given twice"; one_line
 run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
@@ -174,8 +179,31 @@ for step in (1, 2, 3):
 evil = b'q\xc2\x9b31m\xe2\x80\xae\x9b2J'
 frame(8, text(evil) + text(b'warn') + text(evil) + text(evil))
 frame(2, text(evil) * 4 + text(b'a') * 2 + text(evil) + struct.pack('<q', wall))
+frame(3, struct.pack('<qq', 7, 0) + text(evil) * 2 + struct.pack('<qq', 1, 1) + text(b'') + struct.pack('<q', 0) + text(b'b') + text(b'train'))
+for step, nll in enumerate((float('nan'), float('inf'), float('-inf'), 20.0), 1):
+    frame(6, struct.pack('<q', step) + text(b'odd') + struct.pack('<dqq', nll, 10, 20))
 open(path, 'wb').write(data)
+run = sys.argv[1].split('/')[2].encode()
+data, prev, seq = b'', 0, -1 # another file, whose head has such a host
+frame(1, struct.pack('<I', 1) + text(run) + struct.pack('<I', 1) + text(b'w') + struct.pack('<IQQ', 0, 7, 1) + text(evil) + struct.pack('<q', 1))
+frame(5, struct.pack('<qq', 4, 1) + text(b'acc') + struct.pack('<d', 0.5))
+open(sys.argv[1] + '/w.0.spool', 'wb').write(data)
 P
+for when in before after; do
+    run tern ledger list -P -n -o id,name,user,step,jobid; is "$(cat out)" "$odd|||4|7" "names that are none are left out $when a fold, and their run is there"
+    run tern ledger sql -r latest -P -n "select (select group_concat(name, ' ') from (select name from metric order by 1)), (select count(*) from attempt where nodes is null and host is null), (select count(*) from event where node is null)"
+    is "$(cat out)" "acc loss lr|1|1" "$when a fold: no such name of a metric or host is taken, and the records around them are"
+    run tern ledger verify; status 1 "$when a fold: verify tells names that are none"; is "$(grep -c 'make no sense\|w.0.spool.*damaged' out)" 1 "$when a fold: verify tells of the file whose head has such a host" || cat out
+    run tern ledger fold; status 0
+done
+for t in eval eval_effective; do
+    is "$(sqlite3 -readonly "$TERN_LEDGER/runs/$odd/run.db" "select step, class, typeof(nll), nll = 9e999, nll = -9e999, nll = 20.0, typeof(ppl_token) from $t where set_name = 'odd' order by step")" "1|1|null||||null
+2|2|real|1|0|0|real
+3|3|real|0|1|0|real
+4|0|real|0|0|1|real" "plain sqlite3 on $t: NaN is NULL with class 1, the infinities are REAL with classes 2 and 3"
+    is "$(sqlite3 -readonly "$TERN_LEDGER/runs/$odd/run.db" "select count(*), count(nll), min(nll) = -9e999, max(nll) = 9e999, max(ppl_token) = 9e999, min(ppl_token) from $t where set_name = 'odd'")" "4|3|1|1|1|0.0" "plain sqlite3 on $t: aggregates skip NaN, and have the infinities"
+done
+is "$(sqlite3 "$TERN_LEDGER/runs/$odd/run.db" "select count(*) from damage")" 7 "each record with a name that is none is damage that run.db reports"
 commands() { LC_ALL=C grep -qE "$(printf '\302[\200-\237]|\342\200[\216\217\252-\256]|\342\201[\246-\251]|[\001-\010\013-\037\177]|(^|[ -~])[\200-\301]')" "$@"; }
 printf '%s\n' "$bidi" "$c1" "$raw" | while read -r word; do printf '%s\n' "$word" >word; commands word || echo "$word"; done >unseen; [ ! -s unseen ]; ok $? "the test recognises commands of a terminal"
 for words in "ledger list" "ledger list -P" "ledger list --json" "ledger list -o name,user,model --json" "ledger show" "ledger show --json" "ledger plot latest loss $bidi $c1" \

@@ -260,11 +260,16 @@ static const struct {
            {TERN_FRAME_STEP, "a\033[31m", 6},
            {TERN_FRAME_STEP, "a\nb", 3},
            {TERN_FRAME_STEP, "a\177", 2},
+           {TERN_FRAME_STEP, "a\302\233b", 4},     /* C1 */
+           {TERN_FRAME_STEP, "a\342\200\256b", 5}, /* from right to left */
+           {TERN_FRAME_STEP, "a\377b", 3},         /* no UTF-8 */
            {TERN_FRAME_STEP, "", 0},
            {TERN_FRAME_EVAL, "a\0BBBB", 6},
            {TERN_FRAME_EVAL, "a\tb", 3},
+           {TERN_FRAME_EVAL, "a\342\201\246b", 5},
            {TERN_FRAME_PARAM, "a\0BBBB", 6},
            {TERN_FRAME_PARAM, "a\rb", 3},
+           {TERN_FRAME_PARAM, "a\233b", 3},
            {TERN_FRAME_EVENT, "a\0BBBB", 6}};
 
 /* What a frame of `type` has around a name. */

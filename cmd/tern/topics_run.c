@@ -168,7 +168,7 @@ const char topic_launch[] =
     "results are the same.\n"
     "\n"
     "In a heterogeneous job, `srun --mpi=pmix` of Slurm 22.05 may stay after its step has\n"
-    "ended. `tern run` then ends it after half a minute. tern uses `--mpi=pmix` with\n"
+    "ended. `tern run` ends it 10 s after the last rank. tern uses `--mpi=pmix` with\n"
     "`launch.fabric: mpi`, with `TERN_WIREUP=pmix` and for more than 512 ranks.\n"
     "\n"
     "# EXAMPLES\n"

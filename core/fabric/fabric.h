@@ -134,7 +134,9 @@ enum tern_fabric_activity {
     TERN_FABRIC_RECORDS, /* writes values and logs */
     TERN_FABRIC_DOINGS
 };
-enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes back */
+/* A file system that hangs, and comes back: the failover of a server of Lustre or NFS takes
+ * minutes. It is a floor that measurements do not lower. */
+enum { TERN_FABRIC_STORAGE_S = 600 };
 /* Until the next call, the other ranks wait for this rank for so many seconds from this call on, as
  * long as it shows life.  A thread of the fabric answers them while this one computes.  They wait
  * for the deadline with 0 seconds, and at least for the deadline if a user has set it.  A rank that

@@ -42,7 +42,40 @@ over held; is "$(rows outcome held)" "done" "a job suspended for longer than the
 digests() { tern ckpt show "$1/latest" --json | grep '"sha256"' | sort; }
 digests left >want; digests held | cmp -s - want; ok $? "a suspended job has the weights of an undisturbed one"
 
-export TERN_DEADLINE=60
+if long; then # what is promised, with the deadlines that a run has by itself
+    unset TERN_DEADLINE TERN_LIVENESS
+    begin minutes
+    on scontrol suspend "$job"; status 0; until_true is_suspended; sleep 120
+    on scontrol resume "$job"; status 0
+    over minutes; is "$(rows outcome minutes)" "done" "a job suspended for 120 s has one attempt, with the default deadlines"
+    digests minutes | cmp -s - want; ok $? "a job suspended for 120 s has the weights of an undisturbed one"
+
+    # Gang scheduling: two jobs have the same CPUs by turns, of the least time slice that Slurm knows.
+    conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf; cp "$conf" conf.before
+    sed -i '/^PreemptMode=/d; /^SchedulerTimeSlice=/d; /^PartitionName=/{s/ OverSubscribe=[^ ]*//; s/$/ OverSubscribe=FORCE:2/}' "$conf"
+    printf 'PreemptMode=GANG\nSchedulerTimeSlice=5\n' >>"$conf"; reconfigure
+    gang() { # NAME: a long job on two nodes, one task a node with all of its CPUs
+        sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 6000/; s/every: 1, keep: 2/every: 1000, keep: 2/; s/dir: checkpoints/dir: $1/" run.yaml >"$1.yaml"
+        submit -N2 -w 'trn1-st-trn1-[1-2]' --ntasks-per-node=1 -c "$(tern cluster exec $CLUSTER -- sinfo -h -n trn1-st-trn1-1 -o %c)" -o "$1.out" --wrap "exec tern run $1.yaml"; status 0
+    }
+    gang undisturbed; over undisturbed
+    gang one; first=$job; gang two; second=$job
+    turns=0 was=
+    for _ in $(seq 1200); do
+        now=$(tern cluster exec $CLUSTER -- squeue -h -j "$first,$second" -o '%i %T' | sort | paste -sd' ')
+        case $now in *SUSPENDED*) [ "$now" = "$was" ] || turns=$((turns + 1)) ;; '') break ;; esac
+        was=$now; sleep 0.3
+    done
+    [ "$turns" -ge 2 ]; ok $? "gang scheduling: Slurm suspends the two jobs in turns ($turns times)"
+    job=$first; over one; job=$second; over two
+    for name in one two; do
+        is "$(rows outcome $name)" "done" "gang scheduling: job $name has one attempt"
+        diff <(digests $name) <(digests undisturbed) >/dev/null; ok $? "gang scheduling: job $name has the weights of an undisturbed one"
+    done
+    cp conf.before "$conf"; reconfigure
+fi
+
+export TERN_DEADLINE=60 TERN_LIVENESS=2
 stop_one tern-train stopped
 over $run_name
 is "$(rows outcome $run_name)" "fault,done" "a rank that is stopped alone causes another attempt"

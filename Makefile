@@ -301,7 +301,7 @@ $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/wire/mpi/t
 # ledgers, too, and that part of it is left out.  Like the plugin it is never built with sanitizers.
 LIBLEDGER_OBJECTS := $(patsubst %,$(O)/pic/%.o,plugins/libtern-ledger/log \
 	$(addprefix core/ledger/,frame homes record spool spool_file ulid waiting whose) \
-	$(addprefix core/base/,again assert clock crc err folder fs log progress rand str vars))
+	$(addprefix core/base/,again assert clock crc err folder fs fs_bytes log progress rand str vars))
 $(O)/pic/%.o: %.c $(O)/flags | ready
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(filter-out $(SANFLAGS),$(compile)) -fPIC -ffunction-sections -c $< -o $@

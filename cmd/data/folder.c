@@ -171,7 +171,7 @@ int data_folder_put_new(const struct data_folder *f, const char *name, const cha
         goto out;
     /* The temporary name tells machine and process: others ask whether it is alive. */
     char *whole = tern_strf("%s\n%s", tern_fs_basename(file.temp), text);
-    rc = tern_fs_write(file.fd, whole, strlen(whole), path, err);
+    rc = tern_fs_write_at(file.fd, 0, whole, strlen(whole), path, err);
     free(whole);
     if (rc == 0 && link(file.temp, path) == 0)
         rc = 1;
@@ -337,7 +337,7 @@ static int replace_plan(const struct data_folder *f, const char *failed, struct 
     look_through(open_dir(f->path), remove_other, (void *)f);
     if (tern_fs_new_open(&file, path, 0644, err) == 0) {
         char *whole = tern_strf("\n%s", f->text);
-        rc = tern_fs_write(file.fd, whole, strlen(whole), path, err);
+        rc = tern_fs_write_at(file.fd, 0, whole, strlen(whole), path, err);
         free(whole);
         rc = rc < 0 ? (tern_fs_new_abort(&file), -1) : tern_fs_new_commit(&file, err);
     }

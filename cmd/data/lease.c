@@ -212,7 +212,8 @@ static void evict(const struct data_folder *f, const char *owner)
     free(mark);
 }
 
-/* 1: there is no lease `name`, or it was a lost process's and is removed; 0: a process has it; -1. */
+/* 1: there is no lease `name`, or it was a lost process's and is removed; 0: a process has it; -1.
+ */
 static int clear_lost(struct data_folder *f, const char *name, struct tern_err *err)
 {
     char *path = data_folder_file(f, name);

@@ -309,7 +309,7 @@ static int add_line(const struct tern_apply *a, struct tern_err *err)
     if (rc == 0 && fchown(f.fd, st.st_uid, st.st_gid) < 0 && errno != EPERM)
         rc = tern_err_sys(err, "%s: cannot keep its owner", a->conf);
     if (rc == 0)
-        rc = tern_fs_write(f.fd, b.data, b.len, a->conf, err);
+        rc = tern_fs_write_at(f.fd, 0, b.data, b.len, a->conf, err);
     if (rc == 0)
         rc = tern_fs_new_commit(&f, err);
     else

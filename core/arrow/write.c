@@ -29,8 +29,10 @@ static size_t padded(size_t n)
 
 static int put(struct tern_arrow_writer *w, const void *data, size_t len, struct tern_err *err)
 {
+    const uint64_t at = w->bytes;
+
     w->bytes += len;
-    return w->fd < 0 ? 0 : tern_fs_write(w->fd, data, len, w->path, err);
+    return w->fd < 0 ? 0 : tern_fs_write_at(w->fd, at, data, len, w->path, err);
 }
 
 /* ---- messages ---- */

@@ -164,11 +164,10 @@ static int replace_once(const char *path, const void *data, size_t len, mode_t m
 
     if (tern_fs_new_open(&f, path, mode, err) < 0)
         return -1;
-    if (tern_fs_write(f.fd, data, len, path, err) < 0) {
+    if (tern_fs_write_at(f.fd, 0, data, len, path, err) < 0) {
         tern_fs_new_abort(&f);
         return -1;
     }
-    tern_assert_cmp(lseek(f.fd, 0, SEEK_CUR), ==, (off_t)len);
     return tern_fs_new_commit(&f, err);
 }
 
@@ -183,45 +182,6 @@ int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
         rc = replace_once(path, data, len, mode, err);
     } while (rc < 0 && tern_again_stale(&a));
     return rc;
-}
-
-int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct tern_err *err)
-{
-    const char *p = data;
-
-    tern_assert(fd >= 0, "%s", path);
-    tern_assert_cmp(len, <=, SSIZE_MAX);
-    while (len) {
-        ssize_t n = write(fd, p, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return tern_err_sys(err, "%s: cannot write", path);
-        p += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
-                  struct tern_err *err)
-{
-    char *p = to;
-
-    while (len) {
-        ssize_t n = pread(fd, p, len, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return tern_err_sys(err, "%s: cannot read", path);
-        if (n == 0)
-            return tern_err_set(err, TERN_USAGE, "%s: ends at byte %llu, %zu bytes too early", path,
-                                (unsigned long long)offset, len);
-        p += n;
-        len -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return 0;
 }
 
 int tern_fs_sync(int fd)

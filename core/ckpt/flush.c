@@ -1,6 +1,7 @@
 /* A save out of the nodes' copies: files are copied, and each byte is compared with its digest. */
 #include "core/ckpt/save.h"
 
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/hash.h"
@@ -59,6 +60,7 @@ int tern_ckpt_flush_plan(struct tern_ckpt_saving *s, const struct tern_ckpt_flus
 struct copy {
     const struct tern_ckpt_saving *s;
     int fd;
+    uint64_t at;
     const char *path;
 };
 
@@ -68,7 +70,10 @@ static int take(void *ctx, const void *data, size_t n, struct tern_err *err)
 
     if (atomic_load(&to->s->halt))
         return tern_err_set(err, TERN_FAILED, "%s: the copy was given up", to->path);
-    return tern_fs_write(to->fd, data, n, to->path, err);
+    if (tern_fs_write_at(to->fd, to->at, data, n, to->path, err) < 0)
+        return -1;
+    to->at += n;
+    return 0;
 }
 
 static int copy_shard(struct tern_ckpt_saving *s, unsigned i, const char *path,
@@ -79,8 +84,10 @@ static int copy_shard(struct tern_ckpt_saving *s, unsigned i, const char *path,
 
     if (to.fd < 0)
         return -1;
-    if (tern_ckpt_walk(s->from, i, take, &to, err) == 0)
+    if (tern_ckpt_walk(s->from, i, take, &to, err) == 0) {
+        tern_assert_cmp(to.at, ==, bytes);
         return tern_ckpt_save_seal(to.fd, bytes, path, err);
+    }
     close(to.fd);
     return -1;
 }

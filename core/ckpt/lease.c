@@ -165,7 +165,7 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
         free(path);
         return -1;
     }
-    int rc = tern_fs_write(fd, text, len, path, err);
+    int rc = tern_fs_write_at(fd, 0, text, len, path, err);
     if (rc == 0 && (tern_fs_sync(fd) < 0 || TERN_AGAIN(fstat(fd, &st)) < 0))
         rc = tern_err_sys(err, "%s: cannot make it durable", path);
     if (tern_fs_close(fd) < 0 && rc == 0)

@@ -2,6 +2,7 @@
  * wrote. */
 #include "core/ckpt/save.h"
 
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -93,8 +94,11 @@ static int write_manifest(struct tern_ckpt_saving *s, struct tern_err *err)
     int rc = s->from_path ? tern_ckpt_flush_manifest(s, &text, &len, err)
                           : make_manifest(s, &text, &len, err);
 
-    if (rc == 0)
+    if (rc == 0) {
+        tern_assert(len > 0 && strlen(s->digest) == TERN_SHA256_HEX - 1, "%s: %zu bytes, digest %s",
+                    path, len, s->digest);
         rc = tern_ckpt_save_small(path, text, len, err);
+    }
     free(text);
     free(path);
     if (rc < 0)

@@ -81,7 +81,7 @@ int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct 
     do {
         errno = 0;
         int fd = create(path, err);
-        rc = fd < 0 ? -1 : tern_fs_write(fd, text, len, path, err);
+        rc = fd < 0 ? -1 : tern_fs_write_at(fd, 0, text, len, path, err);
         if (rc == 0)
             rc = tern_ckpt_save_seal(fd, len, path, err);
         else if (fd >= 0)

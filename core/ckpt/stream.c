@@ -148,7 +148,8 @@ int tern_ckpt_stream_write(struct tern_ckpt_stream *s, const char *data, size_t 
         uint64_t in, bytes;
         const size_t i = part_at(s, s->at, &in, &bytes);
         len = bytes - in < n ? bytes - in : n;
-        if (open_part(s, i, bytes, err) < 0 || tern_fs_write(s->fd, data, len, s->path, err) < 0 ||
+        if (open_part(s, i, bytes, err) < 0 ||
+            tern_fs_write_at(s->fd, in, data, len, s->path, err) < 0 ||
             (in + len == bytes && name_part(s, bytes, err) < 0))
             return -1;
         s->at += len;

@@ -11,6 +11,7 @@
 #include "core/convert/export.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
@@ -219,7 +220,8 @@ static int take_over(struct tern_convert_export *x, const char *path, const char
         return 0;
     if (TERN_AGAIN(ftruncate(x->job, 0)) < 0 || lseek(x->job, 0, SEEK_SET) < 0)
         return tern_err_sys(err, "%s: cannot write", path);
-    if (tern_fs_write(x->job, digest, strlen(digest), path, err) < 0)
+    tern_assert_cmp(strlen(digest), ==, TERN_SHA256_HEX - 1);
+    if (tern_fs_write_at(x->job, 0, digest, strlen(digest), path, err) < 0)
         return -1;
     return tern_fs_sync(x->job) < 0 ? tern_err_sys(err, "%s: cannot make it durable", path) : 0;
 }

@@ -217,7 +217,7 @@ static int append(struct job *j, int fd, const char *path, const struct tern_fet
         if (rc == 0)
             rc = read_block(j, f, at, len, block, err);
         if (rc == 0)
-            rc = tern_fs_write(fd, block, len, path, err);
+            rc = tern_fs_write_at(fd, at, block, len, path, err);
         if (rc == 0) {
             at += len;
             count(j, (int64_t)len, /* got= */ true);

@@ -2,6 +2,7 @@
 #include "core/logs/logs.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -23,7 +24,8 @@
 enum {
     BUFFER = 1 << 18,    /* bytes of one write, unless a flush comes first */
     PARTS_MAX = 1000000, /* six digits */
-    HEAD = 32,           /* bytes before a record's text: time, stream, mark, a space */
+    HEAD = 32,           /* bytes around a record's text: time, stream, mark, spaces, line's end */
+    ROOM = BUFFER + HEAD + TERN_LOGS_TEXT_MAX,
 };
 
 struct tern_logs_file {
@@ -33,7 +35,7 @@ struct tern_logs_file {
     unsigned part;
     int fd;          /* of the newest part; -1: it could not be made */
     uint64_t offset; /* good bytes in it */
-    char *buffer;    /* [BUFFER + a record] */
+    char *buffer;    /* [ROOM] */
     size_t len;
     char time[24]; /* of the last record, as text */
     size_t time_len;
@@ -194,6 +196,7 @@ static int part_open(struct tern_logs_file *f, struct tern_err *err)
     fchmod(f->fd, bits); /* past the umask */
     f->offset = 0;
     int n = snprintf(head, sizeof head, TERN_LOGS_MAGIC " %s %s\n", f->name, f->node);
+    tern_assert(n > 0 && (size_t)n < sizeof head, "%s: a head of %d bytes", f->name, n);
     if (pwrite(f->fd, head, (size_t)n, 0) == n)
         f->offset = (uint64_t)n;
     return 0;
@@ -222,7 +225,7 @@ struct tern_logs_file *tern_logs_file_open(const char *dir, const char *name, co
         return NULL;
     f->fd = -1;
     f->dir = tern_strdup(dir);
-    f->buffer = tern_alloc(1, BUFFER + HEAD + TERN_LOGS_TEXT_MAX, "a log", err);
+    f->buffer = tern_alloc(1, ROOM, "a log", err);
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->node, sizeof f->node, "%s", node);
     f->part_bytes = max_bytes / TERN_LOGS_PARTS;
@@ -242,6 +245,7 @@ static void put(struct tern_logs_file *f, int64_t wall_ns, char stream, char mar
         f->time_len = (size_t)snprintf(f->time, sizeof f->time, "%" PRId64 " ", wall_ns);
         f->time_ns = wall_ns;
     }
+    tern_assert(f->len + len <= ROOM - HEAD, "%s: %zu bytes behind %zu", f->name, len, f->len);
     memcpy(f->buffer + f->len, f->time, f->time_len);
     f->len += f->time_len;
     f->buffer[f->len++] = stream;
@@ -267,6 +271,7 @@ void tern_logs_file_flush(struct tern_logs_file *f)
 
     if (f->len == 0)
         return;
+    tern_assert(f->len <= ROOM && f->buffer[f->len - 1] == '\n', "%s: %zu bytes", f->name, f->len);
     if (f->fd < 0)
         part_open(f, NULL);
     while (f->fd >= 0 && done < f->len) {
@@ -288,6 +293,9 @@ void tern_logs_file_flush(struct tern_logs_file *f)
             f->untold += f->telling - 1; /* the report itself is no line */
         /* the torn end is overwritten, or ends the file */
     }
+    tern_assert(done <= f->len && (done == 0 || f->buffer[done - 1] == '\n'),
+                "%s: %zu of %zu bytes", f->name, done,
+                f->len); /* the file ends behind a whole record */
     f->offset += done;
     f->len = 0;
     f->telling = 0;

@@ -1,8 +1,10 @@
 /* A folder of a rendering: written whole, and known again by its list of files and their SHA-256.
  * Slurm's files are such a list in a folder that may have others.
  */
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/hash.h"
+#include "core/base/str.h"
 #include "core/base/temp.h"
 #include "core/render/parts.h"
 
@@ -143,10 +145,17 @@ static int check_target(const struct tern_render *r, const char *dir, bool *ret_
 
 /* ------------------------------------------------------------------ a new one */
 
+static bool is_within(const char *name)
+{
+    return *name && *name != '/' && !tern_str_starts(name, "../") && !strstr(name, "/../");
+}
+
 static int put_file(const char *dir, const char *name, const struct tern_buf *text, mode_t mode,
                     struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", dir, name), *parent = tern_fs_dirname(path);
+
+    tern_assert(is_within(name), "'%s' leads out of %s", name, dir);
     int rc = tern_fs_mkdirs(parent, 0755, err);
 
     tern_fs_temp_sweep(path); /* of the form that writes into a folder with others */

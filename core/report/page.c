@@ -2,12 +2,14 @@
 #include "core/report/page.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,9 +35,10 @@ uint64_t tern_report_page_size(const struct tern_report_page *p)
     return p->written + p->b.len;
 }
 
-/* Write what waits, if there is `least` of it. */
+/* Write what waits, if there is `least` of it.  Nothing comes behind a write that failed. */
 static int flush(struct tern_report_page *p, size_t least, struct tern_err *err)
 {
+    tern_assert(!p->failed, "%s: behind %" PRIu64 " bytes", p->name, p->written);
     if (tern_buf_check(&p->b, p->name, err) < 0 ||
         (p->b.len >= least && tern_fs_write(p->fd, p->b.data, p->b.len, p->name, err) < 0)) {
         p->failed = true;

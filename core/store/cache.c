@@ -1,6 +1,7 @@
 #include "core/store/cache.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -161,8 +162,9 @@ void tern_store_cache_drop(struct tern_store_cache *c, const uint8_t key[TERN_SH
 
 static bool write_block(int fd, const struct head *h, const void *data, size_t len)
 {
-    return tern_fs_write(fd, h, sizeof *h, "a cached block", NULL) == 0 &&
-           tern_fs_write(fd, data, len, "a cached block", NULL) == 0;
+    tern_assert_cmp(h->len, ==, len);
+    return tern_fs_write_at(fd, 0, h, sizeof *h, "a cached block", NULL) == 0 &&
+           tern_fs_write_at(fd, sizeof *h, data, len, "a cached block", NULL) == 0;
 }
 
 bool tern_store_cache_put(struct tern_store_cache *c, const uint8_t key[TERN_SHA256_BYTES],

@@ -112,7 +112,7 @@ static char *file_name(const struct tern_ledger_attempt *a)
 static int flush(struct file *f, struct tern_err *err)
 {
     if (tern_buf_check(&f->piece, f->path, err) < 0 ||
-        tern_fs_write(f->fd, f->piece.data, f->piece.len, f->path, err) < 0)
+        tern_fs_write_at(f->fd, (uint64_t)f->bytes, f->piece.data, f->piece.len, f->path, err) < 0)
         return -1;
     f->bytes += (int64_t)f->piece.len;
     tern_buf_clear(&f->piece);

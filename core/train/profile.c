@@ -62,6 +62,7 @@ struct train_profile {
     bool active, done;
     struct head head, *heads;    /* [size] */
     struct span *mine, *another; /* [SPANS] */
+    uint64_t written;            /* bytes of the file */
     int64_t begun;               /* where rank 0 writes: the step, by its clock */
 };
 
@@ -286,12 +287,14 @@ static void put_end(struct tern_buf *b, const struct train *t)
                   t->options->profile, lost, SPANS);
 }
 
-static int flush(struct tern_buf *b, const struct tern_fs_new *f, struct tern_err *err)
+static int flush(struct train_profile *p, struct tern_buf *b, const struct tern_fs_new *f,
+                 struct tern_err *err)
 {
     int rc = tern_buf_check(b, f->path, err);
 
     if (rc == 0)
-        rc = tern_fs_write(f->fd, b->data, b->len, f->path, err);
+        rc = tern_fs_write_at(f->fd, p->written, b->data, b->len, f->path, err);
+    p->written += b->len;
     tern_buf_clear(b);
     return rc;
 }
@@ -311,7 +314,7 @@ static int gather(struct train *t, const struct tern_fs_new *f, struct tern_buf 
         if (t->rank != 0 || *rc < 0)
             continue;
         put_rank(b, t, r, spans);
-        *rc = flush(b, f, lost);
+        *rc = flush(p, b, f, lost);
     }
     return 0;
 }
@@ -337,7 +340,7 @@ int tern_train_profile_write(struct train *t, struct tern_err *err)
     int met = gather(t, &f, &b, &rc, &lost, err);
     if (opened && met == 0 && rc == 0) {
         put_end(&b, t);
-        rc = flush(&b, &f, &lost);
+        rc = flush(p, &b, &f, &lost);
     }
     if (opened && met == 0 && rc == 0)
         rc = tern_fs_new_commit(&f, &lost);

@@ -275,7 +275,7 @@ static int write_file(const char *dir, const char *name, const void *data, size_
     int rc = fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : 0;
 
     if (rc == 0)
-        rc = tern_fs_write(fd, data, len, path, err);
+        rc = tern_fs_write_at(fd, 0, data, len, path, err);
     if (fd >= 0 && close(fd) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot write", path);
     free(path);

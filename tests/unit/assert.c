@@ -2,6 +2,7 @@
 #include "tests/unit/tap.h"
 
 #include "core/base/assert.h"
+#include "core/base/fs.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -72,6 +73,22 @@ static void fails_once(void)
     tern_assert_cmp(++evaluated, ==, 0);
 }
 
+/* A file of four bytes whose writer believes that it has three. */
+static void fails_behind_the_end(void)
+{
+    char path[] = "/tmp/tern-assert-XXXXXX";
+    const int fd = tern_fs_temp(path);
+
+    if (fd < 0 || unlink(path) < 0 || tern_fs_write_at(fd, 0, "four", 4, path, NULL) < 0)
+        _exit(1);
+    tern_fs_write_at(fd, 3, "more", 4, "out/shard", NULL);
+}
+
+static void fails_at_no_place(void)
+{
+    tern_fs_write_at(0, UINT64_MAX - 1, "more", 4, "out/shard", NULL);
+}
+
 int main(void)
 {
     tern_assert(++evaluated == 1, "evaluated %d times", evaluated);
@@ -92,5 +109,9 @@ int main(void)
         "an assertion shows negative values");
     evaluated = 2;
     has(last_words(fails_once), ": 3 and 0 (", "an assertion that fails evaluates a value once");
+    has(last_words(fails_behind_the_end), "(off_t)offset: 4 and 3 (",
+        "a write whose place is not the file's position aborts before a byte is written");
+    has(last_words(fails_at_no_place), "out/shard: 4 bytes at 18446744073709551614 (",
+        "a write at a place that no file has aborts");
     return tap_done();
 }

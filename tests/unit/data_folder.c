@@ -147,7 +147,8 @@ static void test_taken_once(void)
        "the other, which is later, leaves the new lease as it is");
     ok(data_folder_acquire(&g, name, &err) == DATA_LEASE_OTHERS, "a lease with heartbeats is left");
     data_folder_release(&f);
-    ok(data_folder_acquire(&g, name, &err) == DATA_LEASE_OURS, "a lease that was given back is free");
+    ok(data_folder_acquire(&g, name, &err) == DATA_LEASE_OURS,
+       "a lease that was given back is free");
     free(by_f);
     free(by_g);
     data_folder_close(&f);

@@ -11,16 +11,9 @@
 #include "core/site/site.h"
 #include "core/slurm/slurm.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum {
-    UNATTENDED_S = 30, /* Slurm kills a HealthCheckProgram after 60 s */
-    NODE_BAD = 3,      /* exit statuses beside 0 and 2: see tern_health_status */
-    UNKNOWN = 4,
-};
 
 static bool as_json, list, node_check, as_prolog, as_program, whole_job, mend;
 static const char *only, *skip, *expect, *replace, *platform, *because;
@@ -250,47 +243,18 @@ out:
     return rc;
 }
 
-/* ------------------------------------------------------------------ root's */
-
-static void drain_here(const struct tern_health_node *n)
-{
-    static const char *const words[] = {
-        [TERN_HEALTH_DRAINED] = "drained",
-        [TERN_HEALTH_ALREADY] = "drained already",
-        [TERN_HEALTH_FOREIGN] = "bad, and drained for another reason: left alone",
-        [TERN_HEALTH_EPIDEMIC] = "bad as too many others are: none of them is drained for it",
-    };
-    enum tern_health_drained done;
-    struct tern_err err = {0};
-
-    if (tern_health_drain(n->name, n->check, n->text, /* alone= */ true, &done, &err) < 0)
-        tern_warn("%s: cannot be drained: %s", n->name, err.text);
-    else if (done == TERN_HEALTH_MAY_NOT)
-        tern_warn("%s", err.text);
-    else
-        tern_warn("%s: %s (%s: %s)", n->name, words[done], n->check, n->text);
-}
-
-static void mend_here(const char *node, const struct tern_health_rows *rows)
-{
-    struct tern_err err = {0};
-    bool mended = false;
-
-    if (tern_health_undrain(node, rows, &mended, &err) < 0)
-        tern_warn("%s: %s", node, err.text);
-    else if (mended)
-        tern_info("%s: well again, its drain is taken back", node);
-}
+/* ------------------------------------------------------------------ drains and machines */
 
 /* What Slurm believes of this node, and the folder that tern has drained it for. */
-static void ask_slurm(struct tern_health_options *o, const char *node)
+static void ask_slurm(struct tern_health_options *o)
 {
     static char mount[520];
-    char known[200], dir[512];
+    char known[200], dir[512], node[65] = "unknown";
     struct tern_err err = {0};
 
     if (!tern_slurm_available())
         return;
+    tern_health_node_name(NULL, node);
     if (tern_health_known(node, known, sizeof known, dir, sizeof dir, &err) < 0) {
         tern_warn("%s", err.text);
         return;
@@ -301,35 +265,6 @@ static void ask_slurm(struct tern_health_options *o, const char *node)
         tern_warn("%s: is not looked at again", dir);
 }
 
-static int unattended(struct tern_health_options *o, struct tern_err *err)
-{
-    struct tern_health_rows rows = {0};
-    struct tern_health_judged judged = {0};
-    char name[65] = "unknown", *nodes[] = {name};
-    int rc = -1;
-
-    tern_health_node_name(NULL, name);
-    o->unattended = true;
-    if (as_program)
-        ask_slurm(o, name);
-    if (tern_health_check_local(o, &rows, err) < 0 ||
-        tern_health_judge(&rows, nodes, 1, &judged, err) < 0)
-        goto out;
-    const struct tern_health_node *n = &judged.node[0];
-    if (n->verdict != TERN_HEALTH_OK)
-        tern_warn("%s: %s: %s: %s", n->name, tern_health_verdict_name(n->verdict), n->check,
-                  n->text);
-    rc = tern_health_status(&judged);
-    if (as_program && n->verdict == TERN_HEALTH_NODE_BAD)
-        drain_here(n);
-    else if (as_program)
-        mend_here(name, &rows);
-out:
-    tern_health_judged_free(&judged);
-    tern_health_rows_free(&rows);
-    return rc;
-}
-
 static int mend_nodes(struct tern_health_options *o, char **nodes, int n, struct tern_err *err)
 {
     struct tern_health_rows rows = {0};
@@ -338,7 +273,7 @@ static int mend_nodes(struct tern_health_options *o, char **nodes, int n, struct
 
     tern_health_node_name(NULL, name);
     if (n == 0) {
-        ask_slurm(o, name);
+        ask_slurm(o);
         rc = tern_health_check_local(o, &rows, err);
     }
     for (int i = 0; rc == 0 && i < (n ? n : 1); i++) {
@@ -392,32 +327,22 @@ static int run(int n, char **args, struct tern_err *err)
         return mend_nodes(&o, args + level, n - level, err);
     if (n > 1)
         return tern_err_set(err, TERN_USAGE, "'%s': one level, please.", args[1]);
+    if (as_program)
+        ask_slurm(&o);
     if (as_prolog || as_program)
-        return unattended(&o, err);
+        return health_root_check(&o, as_program, err);
     if (node_check)
         return one_of_many(&o, err);
     return whole_job ? job(&o, err) : local(&o, err);
 }
 
-/* Slurm drains a node when its Prolog fails in any way: so the status fails for a bad node alone.
- */
-static void out_of_time(int signal)
-{
-    (void)signal;
-    _exit(as_prolog ? 0 : UNKNOWN);
-}
-
 static int run_and_free(int n, char **args, struct tern_err *err)
 {
-    if (as_prolog || as_program) {
-        signal(SIGALRM, out_of_time);
-        alarm(UNATTENDED_S);
-    }
+    if (as_prolog || as_program)
+        health_root_begin(as_prolog);
     int rc = run(n, args, err);
-    if (as_prolog && rc < 0)
-        tern_warn("%s", err->text);
-    if (as_prolog && rc != NODE_BAD)
-        rc = 0;
+    if (as_prolog)
+        rc = health_root_prolog_status(rc, err);
     free(all_skipped);
     free(all_expected);
     free(known_here);

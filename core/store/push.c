@@ -71,8 +71,7 @@ static int send_part(struct push *p, size_t i, char *data, struct tern_err *err)
     const bool have = have_part(p, i, data, len);
     if (!have) {
         p->parts[i] = (struct tern_store_part){.number = (unsigned)i + 1, .bytes = len};
-        if (tern_store_upload_part(p->s, p->name, p->id, (unsigned)i + 1, data, len,
-                                   p->parts[i].etag, err) < 0)
+        if (tern_store_upload_part(p->s, p->name, p->id, data, &p->parts[i], err) < 0)
             return -1;
     }
     pthread_mutex_lock(&p->lock);

@@ -117,14 +117,14 @@ int tern_store_delete(struct tern_store *s, const char *name, struct tern_err *e
  * nor aborted is kept, and paid for: tern_store_upload_find finds it again. */
 int tern_store_upload_begin(struct tern_store *s, const char *name, char ret_id[TERN_STORE_ID],
                             struct tern_err *err);
-int tern_store_upload_part(struct tern_store *s, const char *name, const char *id, unsigned number,
-                           const void *data, size_t len, char ret_etag[TERN_STORE_ETAG],
-                           struct tern_err *err);
 struct tern_store_part {
     unsigned number;
     uint64_t bytes;
     char etag[TERN_STORE_ETAG];
 };
+/* `data` are the part's bytes; its etag is set on success. */
+int tern_store_upload_part(struct tern_store *s, const char *name, const char *id, const void *data,
+                           struct tern_store_part *part, struct tern_err *err);
 /* The parts that are there, by number; as tern_store_list. */
 int tern_store_upload_parts(struct tern_store *s, const char *name, const char *id,
                             int (*each)(void *ctx, const struct tern_store_part *p), void *ctx,

@@ -72,9 +72,8 @@ int tern_store_upload_begin(struct tern_store *s, const char *name, char ret_id[
     return rc;
 }
 
-int tern_store_upload_part(struct tern_store *s, const char *name, const char *id, unsigned number,
-                           const void *data, size_t len, char ret_etag[TERN_STORE_ETAG],
-                           struct tern_err *err)
+int tern_store_upload_part(struct tern_store *s, const char *name, const char *id, const void *data,
+                           struct tern_store_part *part, struct tern_err *err)
 {
     char text[16];
     struct tern_store_call c = {.key = tern_store_key(s, name),
@@ -82,8 +81,8 @@ int tern_store_upload_part(struct tern_store *s, const char *name, const char *i
                                 .query = {{"partNumber", text}, {"uploadId", id}},
                                 .n_query = 2};
 
-    snprintf(text, sizeof text, "%u", number);
-    int rc = tern_store_send(s, &c, data, len, ret_etag, err);
+    snprintf(text, sizeof text, "%u", part->number);
+    int rc = tern_store_send(s, &c, data, part->bytes, part->etag, err);
     free(c.key);
     return rc;
 }

@@ -97,11 +97,15 @@ __attribute__((always_inline)) static inline void finish_rows(const struct finis
             finish_row(f, false, i, h, sum[i][h]);
 }
 
-/* C[rows, LANES halves] from op(A)[rows, K], whose cell (i, k) is a[i * row + k * step], and
- * b[K][ld_b]; K counts cells. */
+/* op(A)[rows, K]: its cell (i, k) is at[i * row + k * step]. */
+struct left {
+    const float *at;
+    size_t row, step;
+};
+
+/* C[rows, LANES halves] from op(A)[rows, K] and b[K][ld_b]; K counts cells. */
 __attribute__((always_inline)) static inline void tile(const int rows, const int halves, int K,
-                                                       const float *a, const size_t row,
-                                                       size_t step, const float *b, size_t ld_b,
+                                                       struct left a, const float *b, size_t ld_b,
                                                        const struct finish *f)
 {
     vec sum[TALL][2];
@@ -111,12 +115,12 @@ __attribute__((always_inline)) static inline void tile(const int rows, const int
         for (int h = 0; h < halves; h++)
             __builtin_prefetch(f->c + (size_t)i * f->ld + (size_t)(LANES * h), 1);
     }
-    for (int k = 0; k < K; k++, a += step, b += ld_b) {
+    for (int k = 0; k < K; k++, a.at += a.step, b += ld_b) {
         vec b0 = load_all(b), b1 = halves > 1 ? load_all(b + LANES) : b0;
 
         UNROLL(16)
         for (int i = 0; i < rows; i++) {
-            vec ai = splat(a[(size_t)i * row]);
+            vec ai = splat(a.at[(size_t)i * a.row]);
 
             sum[i][0] = multiply(ai, b0, sum[i][0]);
             if (halves > 1)
@@ -142,7 +146,7 @@ typedef void tile_fn(int K, const float *a, size_t step, const float *b, size_t 
                               const struct finish *f)                                              \
     {                                                                                              \
         (void)ld;                                                                                  \
-        tile(rows, halves, K, a, row, step, b, ld_b, f);                                           \
+        tile(rows, halves, K, (struct left){a, row, step}, b, ld_b, f);                            \
     }
 #ifdef PAIRS /* have no product without packing */
 #define TILES(rows) TILE(columns1, rows, 1, 1, ld) TILE(columns2, rows, 2, 1, ld)

@@ -136,14 +136,15 @@ static int uploads(struct tern_store *s, struct tern_err *err)
 {
     enum { FIRST = 5 << 20, SECOND = 1000 };
     char *bytes = calloc(1, FIRST), id[TERN_STORE_ID], found[TERN_STORE_ID];
-    struct tern_store_part parts[2] = {{.number = 1}, {.number = 2}};
+    struct tern_store_part parts[2] = {{.number = 1, .bytes = FIRST},
+                                       {.number = 2, .bytes = SECOND}};
     struct tern_store_head h;
     int rc = tern_store_upload_begin(s, NULL, id, err);
 
     if (rc == 0)
-        rc = tern_store_upload_part(s, NULL, id, 2, bytes, SECOND, parts[1].etag, err);
+        rc = tern_store_upload_part(s, NULL, id, bytes, &parts[1], err);
     if (rc == 0)
-        rc = tern_store_upload_part(s, NULL, id, 1, bytes, FIRST, parts[0].etag, err);
+        rc = tern_store_upload_part(s, NULL, id, bytes, &parts[0], err);
     if (rc == 0)
         rc = tern_store_upload_parts(s, NULL, id, print_part, NULL, err);
     if (rc == 0 && tern_store_upload_find(s, NULL, found, err) == 1)
@@ -165,7 +166,7 @@ static int one_part(struct tern_store *s, struct tern_err *err)
     int rc = tern_store_upload_begin(s, NULL, id, err);
 
     if (rc == 0)
-        rc = tern_store_upload_part(s, NULL, id, 1, bytes, n, part.etag, err);
+        rc = tern_store_upload_part(s, NULL, id, bytes, &part, err);
     if (rc == 0)
         rc = tern_store_upload_end(s, NULL, id, &part, 1, err);
     free(bytes);

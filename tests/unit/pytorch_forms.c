@@ -133,19 +133,27 @@ static void test_large_pickle(void)
     "\x80\x02](X\1\0\0\0"                                                                          \
     "0e."
 
-/* `head`: magic number, version, machine; `list`: of storages; then `tail` bytes of storages. */
-static void refuse_old(const char *head, size_t head_len, const char *list, size_t list_len,
-                       uint64_t elements, size_t tail, const char *why, const char *what)
+struct old {
+    const char *head; /* magic number, version, machine */
+    size_t head_len;
+    const char *list; /* of storages */
+    size_t list_len;
+    uint64_t elements;
+    size_t tail; /* bytes of storages */
+};
+
+/* NULL for `why`: it is read. */
+static void refuse_old(const struct old *o, const char *why, const char *what)
 {
     struct torch_file t = {.old = true};
     struct tern_buf b = {0};
-    char storage[8 + sizeof values] = {(char)elements};
+    char storage[8 + sizeof values] = {(char)o->elements};
 
     make(&t);
-    tern_buf_add(&b, head, head_len);
+    tern_buf_add(&b, o->head, o->head_len);
     tern_buf_add(&b, t.p.data, t.p.len);
-    tern_buf_add(&b, list, list_len);
-    tern_buf_add(&b, storage, tail);
+    tern_buf_add(&b, o->list, o->list_len);
+    tern_buf_add(&b, storage, o->tail);
     if (why)
         refuse(b.data, b.len, why, what);
     else
@@ -155,7 +163,8 @@ static void refuse_old(const char *head, size_t head_len, const char *list, size
 }
 
 #define OLD(head, list, elements, tail, why, what)                                                 \
-    refuse_old(head, sizeof(head) - 1, list, sizeof(list) - 1, elements, tail, why, what)
+    refuse_old(&(struct old){head, sizeof(head) - 1, list, sizeof(list) - 1, elements, tail}, why, \
+               what)
 
 static void test_old(void)
 {

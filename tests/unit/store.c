@@ -210,8 +210,7 @@ static void test_upload(struct tern_store *s)
     s3_say("/_fault?flipped=1&503=1&cut=1&match=partNumber=3");
     for (unsigned i = 0; i < PARTS; i++) {
         parts[i] = (struct tern_store_part){.number = i + 1, .bytes = 10000};
-        ok(tern_store_upload_part(s, "multi", id, i + 1, data + (size_t)i * 10000, 10000,
-                                  parts[i].etag, &err) == 0,
+        ok(tern_store_upload_part(s, "multi", id, data + (size_t)i * 10000, &parts[i], &err) == 0,
            "part %u is sent: %s", i + 1, err.text);
     }
     ok(tern_store_head(s, "multi", &h, &err) == 0, "nothing is to be seen before the end");

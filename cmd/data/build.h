@@ -73,7 +73,6 @@ char *data_part_record(const struct data_build *b, const struct data_share *shar
 /* --part K/N, K from 1. */
 int data_part_parse(const char *text, uint64_t *ret_part, uint64_t *ret_parts,
                     struct tern_err *err);
-/* Build that part of `b`. */
 int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
                     struct data_sums *sums, struct tern_err *err);
 

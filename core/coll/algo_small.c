@@ -5,7 +5,6 @@
  * last bit. A round combines blocks of 1, 2, 4, ... nodes with their right neighbours. */
 #include "core/coll/program.h"
 
-/* The speaker of node `node`. */
 static int speaker(const struct tern_coll_shape *c, int node)
 {
     return c->node_ranks[node][0];

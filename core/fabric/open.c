@@ -98,7 +98,6 @@ static int read_deadline(struct tern_fabric_options *o, bool *ret_set, struct te
     return 0;
 }
 
-/* TERN_LIVENESS. */
 static int read_liveness(int64_t *ns, struct tern_err *err)
 {
     const char *s = tern_var("TERN_LIVENESS");

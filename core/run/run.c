@@ -260,7 +260,6 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
 
 /* ------------------------------------------------------------------ compiling beforehand */
 
-/* Set the kind of the next attempt. */
 static void set_kind(const struct supervisor *s, struct tern_run_attempt *a)
 {
     a->kind = s->o->kind ? s->o->kind : "train";

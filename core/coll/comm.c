@@ -1,6 +1,8 @@
 /* Communicators as the engine knows them: members, shape, queue. */
 #include "core/coll/program.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +30,8 @@ static struct tern_comm *allocate(struct tern_coll *e, int id, int size, const i
     int *node_of = array(n, sizeof *node_of), rank = 0;
 
     for (int i = 0; node_of && i < size; i++) {
+        tern_assert(world[i] >= 0 && world[i] < e->wire->size, "rank %d of %d", world[i],
+                    e->wire->size);
         node_of[i] = e->wire->peers[world[i]].node;
         if (world[i] == e->wire->rank)
             rank = i;
@@ -51,14 +55,17 @@ static struct tern_comm *allocate(struct tern_coll *e, int id, int size, const i
         return NULL;
     }
     memcpy(c->world, world, n * sizeof *world);
+    tern_assert(world[rank] == e->wire->rank, "rank %d is no member", e->wire->rank);
     return c;
 }
 
 struct tern_comm *tern_coll_comm_new(struct tern_coll *e, int id, int size, const int *world,
                                      uint64_t phase, struct tern_err *err)
 {
-    struct tern_comm *c = allocate(e, id, size, world, phase);
+    tern_assert(id >= 0 && id < TERN_WIRE_SHM_COMMS && !e->comms[id], "communicator %d", id);
+    tern_assert(size > 0 && size <= e->wire->size, "%d of %d ranks", size, e->wire->size);
 
+    struct tern_comm *c = allocate(e, id, size, world, phase);
     if (!c) {
         tern_err_set(err, TERN_FAILED, "out of memory for a communicator of %d ranks", size);
         return NULL;

@@ -2,6 +2,7 @@
  * each queue runs, those of several communicators in turns, whenever a rank calls in. */
 #include "core/coll/program.h"
 
+#include "core/base/assert.h"
 #include "core/coll/copy.h"
 
 #include <stdlib.h>
@@ -179,6 +180,7 @@ static enum moved post(struct tern_comm *c, const struct step *s, struct tern_er
         .mr = at >= 0 ? w->own.buffers[at].mr : NULL,
     };
 
+    tern_wire_transfer_check(&x, w->rank, w->size);
     struct tern_wire_message *m = sends ? t->ops->send(t, &x, err) : t->ops->recv(t, &x, err);
     c->slots[s->slot] = m;
     if (!m)
@@ -313,6 +315,8 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
         tern_coll_program_clear(p);
         p->from = c->at;
         p->did = tern_coll_task_program(&c->shape, t, c->at, p);
+        if (!p->failed)
+            tern_coll_program_check(p, &c->shape, t);
         p->of = *t;
     }
     c->at += p->did;
@@ -442,8 +446,13 @@ int tern_coll_turn(struct tern_coll *e, const struct tern_comm *mine,
 void tern_coll_begin(struct tern_comm *c, const struct tern_coll_task *t)
 {
     struct tern_coll *e = c->coll;
-    struct tern_coll_task *queued = &c->queue[c->begun++ % TERN_COLL_QUEUE];
+    struct tern_coll_task *queued;
 
+    tern_assert(c->begun - c->finished < TERN_COLL_QUEUE, "%s: the queue is full",
+                tern_call_text((char[80]){0}, 80, t->desc));
+    tern_assert(t->count > 0 && t->root >= 0 && t->root < c->shape.size, "count %zu, root %d of %d",
+                t->count, t->root, c->shape.size);
+    queued = &c->queue[c->begun++ % TERN_COLL_QUEUE];
     *queued = *t;
     queued->record =
         tern_flight_begin(e->recorder, c->serial, c->begun, t->desc, TERN_FLIGHT_QUEUED);

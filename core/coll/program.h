@@ -102,6 +102,11 @@ void tern_coll_program_reduce(struct tern_coll_program *p, const struct tern_col
 /* `bytes` of PLACE_WORK that nothing else in this list uses, on a cache line. */
 struct tern_coll_spot tern_coll_program_work(struct tern_coll_program *p, size_t bytes);
 
+/* Asserts, before the engine runs it, that the list for `t` names only members, messages and bytes
+ * that there are (check.c).  A list that was made well passes. */
+void tern_coll_program_check(const struct tern_coll_program *p, const struct tern_coll_shape *c,
+                             const struct tern_coll_task *t);
+
 /* A line a step. */
 void tern_coll_program_print(const struct tern_coll_program *p, const struct tern_coll_shape *c,
                              struct tern_buf *to);

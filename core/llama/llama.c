@@ -1,6 +1,7 @@
 /* Memory, tables and the public calls. */
 #include "core/llama/layers.h"
 
+#include "core/base/assert.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
 
@@ -200,8 +201,10 @@ static int make_blocks(struct tern_llama *m, const struct tern_llama_memory *mem
 
 struct tern_llama *tern_llama_open(const struct tern_llama_options *o, struct tern_err *err)
 {
-    struct tern_llama *m = sized(o, err);
+    tern_assert(!o->place || o->place->tensor == 1 || (o->peers && o->peers->all_reduce),
+                "%d tensor ranks without operations", o->place ? o->place->tensor : 1);
 
+    struct tern_llama *m = sized(o, err);
     if (!m)
         return NULL;
     if (make_blocks(m, o->memory, err) < 0) {
@@ -362,15 +365,29 @@ size_t tern_llama_stream(const struct tern_llama *m)
     return (size_t)tern_llama_own(m, m->max_batch * m->seq_len) * (size_t)m->c.dim;
 }
 
+/* What a caller's plan hands over: a chunk and a slot of this rank, a batch of at most its size. */
+static void check_pass(const struct tern_llama *m, const struct tern_llama_pass *p)
+{
+    tern_assert(p->chunk >= 0 && p->chunk < m->shard->n_chunks, "chunk %d of %d", p->chunk,
+                m->shard->n_chunks);
+    tern_assert(p->slot >= 0 && p->slot < m->chunks[p->chunk].n_slots, "slot %d of %d", p->slot,
+                m->chunks[p->chunk].n_slots);
+    tern_assert(p->b->B > 0 && p->b->B <= m->max_batch && p->b->T > 0 && p->b->T <= m->seq_len,
+                "a batch of %d rows of %d, at most %d of %d", p->b->B, p->b->T, m->max_batch,
+                m->seq_len);
+}
+
 int tern_llama_chunk_forward(struct tern_llama *m, const struct tern_llama_pass *p,
                              struct tern_err *err)
 {
+    check_pass(m, p);
     return tern_llama_forward(m, p->chunk, p->slot, p->b, err);
 }
 
 int tern_llama_chunk_loss(struct tern_llama *m, const struct tern_llama_pass *p,
                           struct tern_llama_loss *ret_loss, struct tern_err *err)
 {
+    check_pass(m, p);
     return tern_llama_head(m, p->chunk, p->slot, p->b, /* grad_scale= */ 0, ret_loss, err);
 }
 
@@ -378,6 +395,8 @@ int tern_llama_chunk_backward(struct tern_llama *m, const struct tern_llama_pass
                               double grad_scale, struct tern_llama_loss *ret_loss,
                               const struct tern_llama_ready *ready, struct tern_err *err)
 {
+    check_pass(m, p);
+
     const struct tern_llama_batch *b = p->b;
     const struct tern_model_chunk *chunk = m->chunks[p->chunk].is;
     size_t own = (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim;

@@ -1,6 +1,7 @@
 /* Bytes that a rank needs: weights, gradients, optimizer, activations. */
 #include "core/plan/plan.h"
 
+#include "core/base/assert.h"
 #include "core/llama/llama.h"
 #include "core/tensor/tensor.h"
 
@@ -69,6 +70,11 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
         [TERN_RECOMPUTE_FULL] = TERN_LLAMA_RECOMPUTE_FULL,
     };
 
+    tern_assert(p->place.tensor_rank >= 0 && p->place.tensor_rank < p->place.tensor &&
+                    p->place.stage >= 0 && p->place.stage < p->place.pipeline &&
+                    p->micro_batches > 0,
+                "tensor rank %d of %d, stage %d of %d, %lld micro-batches", p->place.tensor_rank,
+                p->place.tensor, p->place.stage, p->place.pipeline, (long long)p->micro_batches);
     *ret_options = (struct tern_llama_options){
         .config = c,
         .place = &p->place,

@@ -1,6 +1,7 @@
 /* The order in which a pipeline stage takes its micro-batches forward and backward. */
 #include "core/plan/plan.h"
 
+#include "core/base/assert.h"
 #include "core/base/str.h"
 
 #include <stdlib.h>
@@ -97,6 +98,42 @@ out:
         tern_plan_pipeline_free(&p);
     free(slot_of);
     free(taken);
+    return rc;
+}
+
+/* `slot_of`: of each chunk's micro-batches, 1 + the slot between its passes, -1 behind them;
+ * `holder`: of each slot, 1 + the micro-batch that has it. */
+static void check_step(const struct tern_plan_step *x, int slots, int *slot_of, int64_t *holder)
+{
+    tern_assert(x->slot >= 0 && x->slot < slots, "slot %d of %d", x->slot, slots);
+    tern_assert_cmp(slot_of[x->micro], ==, x->backward ? x->slot + 1 : 0);
+    tern_assert_cmp(holder[x->slot], ==, x->backward ? x->micro + 1 : 0);
+    slot_of[x->micro] = x->backward ? -1 : x->slot + 1;
+    holder[x->slot] = x->backward ? 0 : x->micro + 1;
+}
+
+int tern_plan_pipeline_check(const struct tern_plan_pipeline *p, const struct tern_plan_stage *s,
+                             struct tern_err *err)
+{
+    const size_t chunks = (size_t)s->interleave, micros = (size_t)s->micro_batches;
+    int *slot_of = tern_alloc(chunks * micros, sizeof *slot_of, "a pipeline's plan", err);
+    /* A micro-batch has a slot of each chunk at most. */
+    int64_t *holder = tern_alloc(chunks * micros, sizeof *holder, "a pipeline's plan", err);
+    const int rc = slot_of && holder ? 0 : -1;
+
+    tern_assert_cmp(p->n, ==, 2 * chunks * micros);
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        const struct tern_plan_step *x = &p->steps[i];
+        tern_assert(x->chunk >= 0 && x->chunk < s->interleave && x->micro >= 0 &&
+                        x->micro < s->micro_batches,
+                    "step %zu: micro-batch %lld of chunk %d", i, (long long)x->micro, x->chunk);
+        tern_assert((size_t)p->slots[x->chunk] <= micros, "chunk %d: %d slots", x->chunk,
+                    p->slots[x->chunk]);
+        check_step(x, p->slots[x->chunk], slot_of + (size_t)x->chunk * micros,
+                   holder + (size_t)x->chunk * micros);
+    }
+    free(slot_of);
+    free(holder);
     return rc;
 }
 

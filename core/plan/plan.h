@@ -115,6 +115,10 @@ struct tern_plan_pipeline {
 int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *ret_pipeline,
                        struct tern_err *err);
 void tern_plan_pipeline_free(struct tern_plan_pipeline *p);
+/* Asserts, before the trainer follows it, that each micro-batch goes forward and then backward once
+ * through each chunk, in a slot that it has alone.  -1 with `err` without memory. */
+int tern_plan_pipeline_check(const struct tern_plan_pipeline *p, const struct tern_plan_stage *s,
+                             struct tern_err *err);
 
 /* Print the plan of `ranks` ranks of tern's own trainer: layout, batch arithmetic, messages, memory
  * by kind, the pipeline's order. */

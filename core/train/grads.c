@@ -3,6 +3,7 @@
  * 1910.02054) each data rank has the optimizer's state of its own rows alone. */
 #include "core/train/state.h"
 
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/str.h"
 
@@ -19,11 +20,28 @@ struct train_unit {
     int n_pending;
 };
 
+/* Buckets of units are what is summed and updated: each trained weight is in one of them. */
+static void check_units(const struct tern_model_shard *s)
+{
+    uint64_t end = 0;
+
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct tern_model_unit *u = &s->units[i];
+        tern_assert(u->offset == end && u->rows > 0 && u->width > 0, "unit %zu: at %llu after %llu",
+                    i, (unsigned long long)u->offset, (unsigned long long)end);
+        tern_assert(u->bucket >= 0 && u->bucket < s->n_buckets, "unit %zu: bucket %d of %d", i,
+                    u->bucket, s->n_buckets);
+        end += (uint64_t)(u->rows * u->width);
+    }
+    tern_assert_cmp(end, ==, s->params);
+}
+
 int tern_train_units_open(struct train *t, struct tern_err *err)
 {
     struct train_optimizer *o = &t->optimizer;
     const struct tern_model_shard *s = tern_llama_trained(t->model);
 
+    check_units(s);
     o->units = tern_alloc(s->n_units, sizeof *o->units, "the optimizer's table", err);
     if (!o->units)
         return -1;
@@ -118,6 +136,7 @@ static int begin_sum(struct train *t, size_t i, struct tern_err *err)
     uint64_t n = (uint64_t)(u->rows * u->width);
 
     t->optimizer.units[i].n_pending = 0;
+    t->optimizer.begun++;
     if (t->me.data == 1)
         return 0;
     if (t->recipe->parallel.zero)
@@ -179,6 +198,7 @@ int tern_train_finish_sums(struct train *t, struct tern_err *err)
     }
     if (begin_held(t, err) < 0)
         return -1;
+    tern_assert_cmp(t->optimizer.begun, ==, s->n_units); /* each gradient once */
     for (size_t i = 0; i < s->n_units; i++)
         for (int k = 0; k < t->optimizer.units[i].n_pending; k++)
             if (tern_fabric_wait(&t->optimizer.units[i].pending[k], err) < 0)

@@ -31,7 +31,8 @@ int tern_train_pass_open(struct train *t, struct tern_err *err)
                                           t->me.micro_batches};
     size_t slots = 0;
 
-    if (tern_plan_pipeline(&stage, &x->plan, err) < 0)
+    if (tern_plan_pipeline(&stage, &x->plan, err) < 0 ||
+        tern_plan_pipeline_check(&x->plan, &stage, err) < 0)
         return -1;
     for (int k = 0; k < p->interleave; k++)
         slots += (size_t)x->plan.slots[k];
@@ -164,6 +165,7 @@ int tern_train_run_passes(struct train *t, double scale, struct tern_llama_loss 
                           struct tern_err *err)
 {
     *sum = (struct tern_llama_loss){0};
+    t->optimizer.begun = 0;
     for (size_t i = 0; i < t->passes.plan.n; i++) {
         const struct tern_plan_step *s = &t->passes.plan.steps[i];
         if ((s->backward ? backward(t, s, scale, sum, err) : forward(t, s, err)) < 0)

@@ -42,6 +42,7 @@ struct train_held {
 /* grads.c: the rows that this rank updates, and AdamW's state of them. */
 struct train_optimizer {
     struct train_unit *units; /* by the model's units */
+    size_t begun;             /* units whose sums this step has begun */
     struct train_held held;
     uint64_t n;                      /* elements of the moments */
     tern_real *master;               /* [n] in fp32, where the parameters are in bf16 */
@@ -306,7 +307,6 @@ int tern_train_agree_stop(struct train *t, enum tern_train_stop *ret_stop, struc
 
 /* ---- step.c ---- */
 
-/* Micro-batch `micro` of the step. */
 struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro);
 /* One optimizer step, recorded.  *stop: the stop request that the ranks agree on.  Collective. */
 int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err);

@@ -3,8 +3,13 @@
 
 #include "core/coll/program.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { RANKS = 17, LONGEST = 4096 };
 
@@ -39,6 +44,7 @@ static int part(const struct tern_coll_shape *c, int n, const struct tern_coll_t
         tern_coll_program_clear(&p);
         size_t k = tern_coll_task_program(&c[r], &mine, *at, &p);
         wrong += p.failed || (r && k != done) || k == 0;
+        tern_coll_program_check(&p, &c[r], &mine);
         done = k;
         note(&p, r);
     }
@@ -200,6 +206,70 @@ static void one_node(void)
        "gathered from where it lies: one meeting before, one behind");
 }
 
+/* How a mistake of an algorithm's may look. */
+enum mistake { NO_MISTAKE, BEYOND, STRANGER, SLOT, PEER, LONG, SPOTS };
+
+static void make_mistake(struct tern_coll_program *p, enum mistake m)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct step *s = &p->steps[i];
+        const bool message = s->kind == STEP_SEND || s->kind == STEP_RECV;
+        if (m == BEYOND && s->kind == STEP_REDUCE)
+            p->spots[s->spot] = spot(PLACE_OUT, 0, (1000 - s->n) * 4 + 4);
+        else if (m == STRANGER && message)
+            s->member = 4;
+        else if (m == SLOT && s->kind == STEP_WAIT)
+            s->slot = p->n_slots;
+        else if (m == PEER && p->n_spots)
+            p->spots[0] = spot(PLACE_STAGE, 2, 0);
+        else if (m == LONG && message)
+            s->n = TERN_WIRE_CHUNK + 1;
+        else if (m == SPOTS && s->kind == STEP_REDUCE)
+            s->n_src = 4;
+    }
+    if (m == SPOTS)
+        p->n_spots = 1;
+}
+
+/* Does a child that hands such a list over abort, before a step of it has run? */
+static bool aborts(enum mistake mistake)
+{
+    static const int node_of[] = {0, 0, 1, 1};
+    struct tern_coll_task t = {.call = TERN_CALL_ALL_REDUCE,
+                               .type = TERN_F32,
+                               .count = 1000,
+                               .algorithm = TERN_COLL_DOUBLING};
+    struct tern_coll_program p = {0};
+    struct tern_coll_shape c;
+    int status = 0;
+
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        close(STDERR_FILENO);
+        tern_coll_shape_make(&c, 4, 0, node_of, NULL);
+        tern_coll_task_program(&c, &t, 0, &p);
+        make_mistake(&p, mistake);
+        tern_coll_program_check(&p, &c, &t);
+        _exit(0);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+           WTERMSIG(status) == SIGABRT;
+}
+
+static void test_hand_over(void)
+{
+    ok(!aborts(NO_MISTAKE), "a list that is right is handed over to the engine");
+    ok(aborts(BEYOND), "a list that writes four bytes behind its buffer is not run");
+    ok(aborts(STRANGER), "a list with a message to no member is not run");
+    ok(aborts(SLOT), "a list that waits for no message of its own is not run");
+    ok(aborts(PEER), "a list with a place of no node peer is not run");
+    ok(aborts(LONG), "a list with a message that no transport takes is not run");
+    ok(aborts(SPOTS), "a list with more places than it has spots is not run");
+}
+
 int main(void)
 {
     static const int uneven[][9] = {
@@ -228,6 +298,7 @@ int main(void)
 
     many_ranks();
     one_node();
+    test_hand_over();
 
     struct tern_buf folded = {0};
     setenv("TERN_FABRIC_ALGORITHM", "halving", 1);

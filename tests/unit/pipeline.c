@@ -2,7 +2,12 @@
 #include "core/plan/plan.h"
 #include "tests/unit/tap.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { STAGES = 6, CHUNKS = 4, MICROS = 20 };
 
@@ -40,7 +45,9 @@ static int play(int P, int v, int M)
 
     memset(done, 0, sizeof done);
     for (int s = 0; s < P; s++) {
-        tern_plan_pipeline(&(struct tern_plan_stage){P, s, v, M}, &plan[s], NULL);
+        const struct tern_plan_stage stage = {P, s, v, M};
+        tern_plan_pipeline(&stage, &plan[s], NULL);
+        wrong += tern_plan_pipeline_check(&plan[s], &stage, NULL) < 0;
         left += plan[s].n;
     }
     while (moved) {
@@ -134,12 +141,48 @@ static void memory(void)
     tern_plan_pipeline_free(&p);
 }
 
+/* Does a child abort that would follow a list with the steps `a` and `b` exchanged, or with another
+ * slot in `b`? */
+static bool aborts(size_t a, size_t b, int slot)
+{
+    const struct tern_plan_stage stage = {4, 1, 1, 8};
+    struct tern_plan_pipeline p;
+    int status = 0;
+
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        close(STDERR_FILENO);
+        if (tern_plan_pipeline(&stage, &p, NULL) < 0)
+            _exit(1);
+        const struct tern_plan_step was = p.steps[a];
+        p.steps[a] = p.steps[b];
+        p.steps[b] = was;
+        p.steps[b].slot += slot;
+        tern_plan_pipeline_check(&p, &stage, NULL);
+        _exit(0);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+           WTERMSIG(status) == SIGABRT;
+}
+
+static void test_hand_over(void)
+{
+    ok(!aborts(0, 0, 0), "a list that is right is handed over to the trainer");
+    ok(aborts(0, 3, 0), "a list with a backward pass before its forward pass is not followed");
+    ok(aborts(1, 1, -1), "a list in which two micro-batches share a slot is not followed");
+    ok(aborts(0, 0, 100), "a list with a slot that there is not is not followed");
+}
+
 int main(void)
 {
     int played = 0, stuck = 0, muddled = 0;
 
     one_stage();
     memory();
+    test_hand_over();
     for (int P = 1; P <= STAGES; P++)
         for (int v = 1; v <= (P > 1 ? CHUNKS : 1); v++)
             for (int M = v > 1 ? P : 1; M <= MICROS; M += v > 1 ? P : 1, played++) {

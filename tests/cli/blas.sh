@@ -16,6 +16,23 @@ train TERN_BLAS="$S" OPENBLAS_CORETYPE=Prescott; status 0 "a serial BLAS whose c
 train TERN_BLAS=/nowhere/libopenblas.so; [ "$rc" = 1 ]; ok $? "a TERN_BLAS that is not there is refused"
 err_has "/nowhere/libopenblas.so"; err_has "libopenblas0-openmp (Debian, Ubuntu) or openblas-openmp (Fedora, EPEL)"
 
+# ---- names of other distributions, in a folder on LD_LIBRARY_PATH
+mkdir o p; cp "$S" o/libopenblaso.so.0; cp "$S" p/libopenblasp.so.0; : >p/libopenblas.so.0 # (hides the system's)
+found() { # FOLDER KIND COMMAND-BEFORE...: a run that has such a library there
+    rm -rf checkpoints ledger run
+    run env TERN_BLAS= LD_LIBRARY_PATH="$PWD/$1" TEST_BLAS_PARALLEL=$2 "${@:3}" tern train run.yaml --set launch.threads=1; status 0 "a run beside $1/libopenblas$1.so.0"
+}
+found o 2; err_has "OpenBLAS 0.0.0" "libopenblaso.so.0, an OpenMP build, is found by its name"
+found o 0; ! grep -q "OpenBLAS 0.0.0" err; ok $? "libopenblaso.so.0, a serial build, is left for a better one"
+printf 'for d in /usr/lib/*/openblas-openmp; do [ ! -d "$d" ] || mount -t tmpfs none "$d" || exit; done; exec "$@"\n' >hidden
+if ! ls -d /usr/lib/*/openblas-openmp >/dev/null 2>&1; then
+    found p 2; err_has "OpenBLAS 0.0.0" "libopenblasp.so.0 is found by its name"
+elif [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    found p 2 unshare -m sh hidden; err_has "OpenBLAS 0.0.0" "libopenblasp.so.0 is found by its name"
+else
+    skip "libopenblasp.so.0 is not looked for: there is openblas-openmp, and only root can hide it"
+fi
+
 # ---- the unit for bf16
 train TERN_BF16_UNIT=abacus; status 2 "an unknown unit for bf16 is a usage error"
 err_has "TERN_BF16_UNIT: 'abacus' is no unit of this CPU: take fp32"

@@ -1,5 +1,6 @@
 /* A stand-in for a serial build of OpenBLAS: plain loops, and the end of the process where two
- * threads are in them at once. */
+ * threads are in them at once.  TEST_BLAS_PARALLEL: it says that it is of this kind (1 threads of
+ * its own, 2 OpenMP) for a run with one thread. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,9 @@ char *openblas_get_config(void)
 int openblas_get_parallel(void);
 int openblas_get_parallel(void)
 {
-    return 0;
+    const char *kind = getenv("TEST_BLAS_PARALLEL");
+
+    return kind ? atoi(kind) : 0;
 }
 
 void openblas_set_num_threads(int n);

@@ -2,6 +2,7 @@
 #include "tests/unit/disk.h"
 #include "tests/unit/tap.h"
 
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
@@ -528,6 +529,52 @@ static void retries(void)
     tern_retain_look_close(&k);
 }
 
+/* What was there before the run is not the run's, until it is written again. */
+static void before(void)
+{
+    struct tern_retain_options o = options();
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
+
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_fs_remove_tree("out", NULL);
+    checkpoint("out/step_10", "of a run before");
+    keep(&o);
+    is(rows("out/"), "", "a checkpoint of an earlier run is not registered");
+    checkpoint("out/step_10", "of this run");
+    keep(&o);
+    is(rows("out/"), "10 verified", "one that the run writes again, under that name, is its own");
+    chmod("out", 0600); /* as when storage fails for a moment */
+    struct tern_retain_look k;
+    struct tern_err e = {0};
+    if (tern_retain_look_open(&k, &o, &e) == 0) {
+        k.o.glob = NULL;
+        as_nobody(true);
+        tern_retain_look_find(&k, &e);
+        as_nobody(false);
+        ok(k.n == 1, "a checkpoint that cannot be looked at is not gone");
+        tern_retain_look_close(&k);
+    }
+    chmod("out", 0777);
+    tern_ledger_spool_close(s, NULL);
+}
+
+/* Failed work is tried again after a minute, two, four, up to an hour. */
+static void delays(void)
+{
+    const double minute = 60e9;
+    struct tern_retain_retry r = {0};
+    bool doubled = true;
+
+    for (int i = 0; i < 9; i++) {
+        const double now = (double)tern_clock_boot_ns(), want = i < 6 ? 1 << i : 60;
+        tern_retain_retry_later(&r);
+        const double got = ((double)r.at_ns - now) / minute;
+        doubled = doubled && got >= want && got < want + 0.9;
+    }
+    ok(doubled, "failed work is tried again after 1, 2, 4 .. 32 minutes, then each hour");
+}
+
 int main(void)
 {
     char dir[] = "/tmp/tern-unit-retain-XXXXXX";
@@ -543,6 +590,8 @@ int main(void)
     makers();
     old_records();
     retries();
+    before();
+    delays();
     if (chdir("/") == 0)
         tern_fs_remove_tree(dir, NULL);
     return tap_done();

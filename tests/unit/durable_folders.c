@@ -194,9 +194,9 @@ static void test_fetch(void)
     struct tern_fetch_list l = {0};
     struct tern_fetch_done done;
     char *dir = in_work("fetched"), *in = tern_fs_join(dir, "in");
-    char *one = tern_fs_join(dir, "one"), *two = tern_fs_join(in, "two");
+    char *one = tern_fs_join(dir, "above"), *two = tern_fs_join(in, "two");
 
-    ok(s && tern_store_put(s, "one", "1", 1, NULL, &err) == 0 &&
+    ok(s && tern_store_put(s, "above", "1", 1, NULL, &err) == 0 &&
            tern_store_put(s, "in/two", "22", 2, NULL, &err) == 0,
        "a bucket has two files");
     tern_store_close(s);

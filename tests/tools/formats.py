@@ -113,21 +113,31 @@ def sizes_of(page):
     """{"part": 72, ...} of the section on what lies behind the pages; its rows leave no gap."""
     sizes, name, at = {}, None, 0
     for line in section(page, "BEHIND THE PAGES OF SQLITE").split("\n"):
-        block = re.match(r"    (part|index|foot), (\d+) bytes", line)
+        block = re.match(r"    (seal|part|index|foot), (\d+) bytes", line)
         row = re.match(r"     +(\d+) +(\d+)  \S", line)
         if block:
+            check(not name or at == sizes[name], "the page's rows of %s end at %d" % (name, at))
             name, at = block[1], 0
             sizes[name] = int(block[2])
         elif row and name:
             check(int(row[1]) == at, "the page has a gap in %s at %d" % (name, at))
             at += int(row[2])
             check(at <= sizes[name], "the page has too much in " + name)
-    check(len(sizes) == 3 and at == sizes["foot"], "the page's sizes: %s" % sizes)
+    check(len(sizes) == 4 and at == sizes["foot"], "the page's sizes: %s" % sizes)
     return sizes
 
 
 def parts(page, path):
     size, data = sizes_of(page), open(path, "rb").read()
+    bytes_a_page, pages = struct.unpack(">H", data[16:18])[0], struct.unpack(">I", data[28:32])[0]
+    end = bytes_a_page * pages
+    head = data[end:end + size["seal"]]
+    own = data[end + size["seal"]:end + size["seal"] + 4 * pages]
+    check(struct.unpack("<8sIIIII", head[:28]) == (b"ternpage", 1, bytes_a_page, pages, crc32c(own), 0), "the seal")
+    check(struct.unpack("<I", head[28:])[0] == crc32c(head[:28]), "the seal's own CRC")
+    for i in range(pages):
+        check(struct.unpack("<I", own[4 * i:4 * i + 4])[0] == crc32c(data[i * bytes_a_page:(i + 1) * bytes_a_page]), "the CRC of page %d" % (i + 1))
+    behind = end + len(head) + len(own)
     foot = data[-size["foot"]:]
     word, version, n, at, crc = struct.unpack("<8sIIQI", foot[:28])
     check(word == b"ternpart" and version == 1 and foot[28:36] == data[24:32], "the foot")
@@ -139,6 +149,8 @@ def parts(page, path):
         metric, attempt, crc, at, number = struct.unpack("<QIIQQ", index[i * 32:i * 32 + 32])
         own = data[at:at + number * size["part"]]
         check(crc32c(own) == crc, "the CRC of parts")
+        check(at == behind or not number, "parts begin behind the seal, one behind the other")
+        behind = at + len(own)
         keys.append((metric, attempt))
         rows = db.execute("select step, value from point where metric_id = ? and attempt = ? order by step", (metric, attempt)).fetchall()
         check(number == len(rows) // 128, "the number of parts of metric %d" % metric)

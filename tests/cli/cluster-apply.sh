@@ -12,7 +12,7 @@ gres='NodeName=trn1-st-trn1-[1-4] Name=neuron Type=trn1 File=/dev/neuron[0-15]'
 refused() {
     local name=$1 words=$2 before
     shift 2; before=$(ls -l etc; cat etc/*)
-    run tern cluster apply "$@"; status 2 "$name: is refused"; err_has "$words" "$name: is told"; one_error "$name: by one line"
+    run tern cluster apply "$@"; status 2 "$name: is refused"; err_has "$words" "$name: the error says why"; one_error "$name: by one line"
     is "$(ls -l etc; cat etc/*)" "$before" "$name: nothing is written"
 }
 

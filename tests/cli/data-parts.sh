@@ -202,7 +202,7 @@ for lease in '0*.lease' 'merge*.lease'; do
     freeze "$lease" $big || { skip "no task could be frozen with $lease"; continue; }
     age x.tds.parts/$lease
     second $big; status 0 "$cmd: the other builds the set"
-    has err 'is gone or frozen; its work is done again' "$cmd is told"
+    has err 'is gone or frozen; its work is done again' "$cmd: the log says that a task is gone"
     cmp -s one.tds x.tds; ok $? "$cmd: the set is that of one process"
     [ ! -e x.tds.parts ]; ok $? "$cmd: no folder of parts is left" || ls x.tds.parts
     cp good.tds x.tds

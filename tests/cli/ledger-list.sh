@@ -114,7 +114,7 @@ P
 run tern ledger list -N "$(printf 'a|b\n*')" -P -n -o attempts; is "$(cat out)" 1 "a pattern finds such a name"
 run tern ledger list -N "$(printf '\033]0;x\007')"; status 2; ! grep -q "$(printf '\033')" err; ok $? "an error repeats no command of a terminal"
 [ ! -e pwned ]; ok $? "no name was executed"
-# ---- a ledger of many runs: its time is told
+# ---- a ledger of many runs: its time is printed
 export TERN_LEDGER=$WORK/many; mkdir many; N=$(long && echo 10000 || echo 300)
 WRITER_SPEED=2 "$W" many new 1 0 1 20 done >id; tern ledger fold
 python3 - many "$(head -1 id)" "$N" <<'P'

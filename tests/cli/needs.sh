@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a build needs and does not find is named in the words of the machine's package manager; what
-# it does find it takes from where it was told to, and nothing from the current folder.
+# it does find it takes from where the options say, and nothing from the current folder.
 . "$(dirname "$0")/../lib/tap.sh"
 cp "$ROOT/plugins/packaging/needs" needs; chmod 755 needs # another user may not reach the tree
 NEEDS=$WORK/needs

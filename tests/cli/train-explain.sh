@@ -68,7 +68,7 @@ more() { # MIB HOW [ARG]...: than one sequence (or $least)
     ok $? "$2" || samples "${@:3}"
 }
 more 18 '512 sequences of 4096 tokens are 18 MiB'
-more 26 '26 MiB where documents are told apart' --set data.isolate=true
+more 26 '26 MiB where documents are isolated' --set data.isolate=true
 least=2 more 9 'half of it with two data ranks' -N 2
 cat >small.json <<'J'
 {"model_type": "llama", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,

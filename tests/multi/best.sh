@@ -27,7 +27,7 @@ run tern ledger best loss latest -c 40; is "$(awk '$2 == 36' out | grep -c '(gon
 is "$(tern ledger best loss latest -c 40 -P -n -o step,checkpoint | grep '^36|')" "36|" "tern ledger best -P: it is an empty field"
 run tern ledger best mix/data/few.tds/tokens latest --max -c 1 -o step; is "$(tail -n 1 out | tr -d " ")" 40 "the greatest number of tokens is the last step's"
 err_has "retention may remove the checkpoint of step 40" "tern ledger best of a metric tells that its checkpoint may go"
-link=$(sed -n 's/.* keeps it: \(ln -s .*\)NAME$/\1most/p' err); $link; [ "$(readlink -f checkpoints/most)" = "$WORK/checkpoints/step-00000040" ]; ok $? "and the command that keeps it, a link to it"
+link=$(sed -n 's/.* keeps it: \(ln -s .*\)NAME$/\1most/p' err); $link; [ "$(readlink -f checkpoints/most)" = "$WORK/checkpoints/step-00000040" ]; ok $? "tern ledger best has the command that keeps the checkpoint, a link to it"
 rm checkpoints/most; mv checkpoints/step-00000040 aside
 run tern ledger best mix/data/few.tds/tokens latest --max -c 1; out_has '(gone)' "tern ledger best: a checkpoint that somebody has moved is gone"; err_has "the checkpoint of step 40 is gone"
 mv aside checkpoints/step-00000040

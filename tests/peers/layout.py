@@ -713,7 +713,7 @@ def compare(tern, paths):
         print("# differs %d times, %s: %s (%s)" % (len(names), i, {**STRICTER, **WARNED}[i], names[0]))
     for m in misses:
         print("#", m)
-    print("%sok both judge %d files alike, but for reasons that are told" %
+    print("%sok both judge %d files alike, but for reasons that are printed" %
           ("" if not misses else "not ", len(paths)))
     print("%sok 300 files or more, of which pcluster takes 100 and refuses 100" %
           ("" if taken >= 100 and refused >= 100 and len(paths) >= 300 else "not "))

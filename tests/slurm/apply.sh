@@ -70,7 +70,7 @@ if [ "$(id -u)" = 0 ]; then
     before=$(files)
     as apply memory.yaml -n; status 0 "a user: -n" || cat err
     out_has 'RealMemory 498073 -> 400000' "a user: sees the changes"
-    as apply memory.yaml; status 2 "a user: an apply is refused"; err_has "only root and Slurm's own user" "a user: is told"; unchanged "a user"
+    as apply memory.yaml; status 2 "a user: an apply is refused"; err_has "only root and Slurm's own user" "a user: the error names root and Slurm's own user"; unchanged "a user"
 fi
 
 # ---- partitions of the site

@@ -138,7 +138,7 @@ kept" ]; ok $? "$who: read-only: files can be read"
     run tern_cluster break nobody -c $CLUSTER; status 2; err_has "has no node 'nobody'"
     broken slow
     run tern_cluster node "trn1-st-trn1-[2-4]" -c $CLUSTER --power off; status 2 "$who: power off of nodes that are not there, too"; one_line
-    err_has "2 of 3 nodes failed, the first with: cluster '$CLUSTER' has no node 'trn1-st-trn1-3'" "$who: how many nodes failed is told"
+    err_has "2 of 3 nodes failed, the first with: cluster '$CLUSTER' has no node 'trn1-st-trn1-3'" "$who: the error says how many nodes failed"
     run tern_cluster node "trn1-st-trn1-[1-2]" -c $CLUSTER --power on; status 2; err_has "trn1-st-trn1-1 is on already"
     at true; status 0 "$who: a node is started, though the one before it in the list was on"
     run tern_cluster break $n -c $CLUSTER --how partition; status 0 "$who: a power cut ends what befell the node"

@@ -66,7 +66,7 @@ status 0 "nodes are checked while another step has all devices"; is "$(grep -c '
 run tern cluster exec --node trn1-st-trn1-1 $CLUSTER -- tern health quick --only neuron
 out_has '16 Neuron devices; --expect neuron=N sets' "without an expectation the row names --expect"
 
-# ---- who may not drain is told what to ask for
+# ---- a user without the right to drain learns what to ask for
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     at 4 rm /dev/neuron2
     reach 65534

@@ -85,10 +85,10 @@ grep -q 'empties the output' readme.out; [ $? = 1 ]; ok $? "README's script: its
 die $admin
 is "$(grep -c ', attempt [12]: 2 nodes' readme.out)" 2 "README's script: the output has both attempts"
 readme bare ''
-has bare.out 'it empties the output file. Submit with --open-mode=append' "a script without --open-mode=append is told of it before the first attempt"
+has bare.out 'it empties the output file. Submit with --open-mode=append' "a script without --open-mode=append gets a warning before the first attempt"
 die $admin
-is "$(grep -c ', attempt 1: 2 nodes' bare.out)" 0 "and Slurm has emptied its output"
-is "$(grep -c 'empties the output' bare.out)" 0 "later attempts are not told again"
+is "$(grep -c ', attempt 1: 2 nodes' bare.out)" 0 "Slurm has emptied the output of a job without --open-mode=append"
+is "$(grep -c 'empties the output' bare.out)" 0 "later attempts give no warning again"
 
 # ---- jobs of spares whose ranks cannot watch: watchers on the other nodes do
 recipe alone 'spares: 1, restarts: 3'; job 1 -N2 --no-kill --requeue; die $admin

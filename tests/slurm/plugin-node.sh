@@ -12,7 +12,7 @@ conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf log=$TERN_CLUSTER_HOME/$CLUS
 cp "$conf" kept
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]}\n' >good.yaml
 
-# ---- health=prolog.  A `tern` that answers what it is told; what it was called with stands in its file.
+# ---- health=prolog.  A `tern` that answers what the test says; what it was called with stands in its file.
 mkdir -m 755 bin
 cat >bin/tern <<EOT
 #!/bin/bash

@@ -2,7 +2,7 @@
  * random order and receives in another, some before and some after they came.
  *
  *   mpi-messages SEED     contents, sizes 0..1 MiB, any order of tags
- *   mpi-messages wrong    another size and another call are told, and nothing else is spoilt */
+ *   mpi-messages wrong    another size and another call are reported, and nothing else is spoilt */
 #include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An S3 server on loopback for tests: checks signatures, and fails as it is told to.
+"""An S3 server on loopback for tests: checks signatures, and fails as the test says.
 
 s3.py PORT-FILE LOG-FILE [--tls CERT]   serves until its standard input ends
 

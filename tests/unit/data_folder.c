@@ -120,7 +120,7 @@ static void test_heartbeats(void)
     usleep(DATA_HEARTBEAT_MS * 1000 + 500000);
     ok(stat(path, &st) == 0 && st.st_mtime < time(NULL) - 60,
        "a lease that another process has taken over gets no heartbeat of the first");
-    ok(!data_folder_holds(&f), "it is held no more");
+    ok(!data_folder_holds(&f), "a lease that was taken over is held no more");
     data_folder_release(&f);
     ok(there(name), "a claim that was taken over is not given back");
     data_folder_close(&f);
@@ -227,10 +227,11 @@ static void test_frozen(void)
     ok(join(&f) == DATA_JOINED && data_folder_acquire(&f, name, &err) == DATA_LEASE_OTHERS,
        "its lease is its own for a minute");
     age(path);
-    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS, "it is taken over then");
+    ok(data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS,
+       "a lease without a heartbeat for a minute is taken over");
     kill(pid, SIGCONT);
     ok(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the process goes on");
-    ok(!(WEXITSTATUS(status) & 1), "it sees that it has the lease no more");
+    ok(!(WEXITSTATUS(status) & 1), "a stopped process sees that its lease is lost");
     ok(!(WEXITSTATUS(status) & 2), "its part does not come to its place");
     ok(!(WEXITSTATUS(status) & 4), "its set does not come to its place");
     ok(WEXITSTATUS(status) == 0 && data_folder_holds(&f), "the lease stays with its new process");

@@ -110,7 +110,7 @@ static void test_advice(void)
     f.neuron_cores = 64;
     ok(advised("trn1-2.31", &f) == 0, "32 NeuronCores a process can do collectives");
     f.neuron_cores = 32;
-    ok(advised("trn1-2.31", &f) == 1, "16 cannot, and that is told");
+    ok(advised("trn1-2.31", &f) == 1, "16 cannot, and a warning says so");
 }
 
 /* The SDK by Debian's list of packages, whose text is `status`; "" where there is none. */

@@ -258,7 +258,7 @@ static void test_same(void)
     ok(same(json_object(), false), "a checkpoint that says nothing is not compared");
     ok(!same(json_pack("{s:s}", "identity_hash", "00"), false),
        "a checkpoint of other settings is refused");
-    has(err.text, "say --accept", "and how to take it is said");
+    has(err.text, "say --accept", "the refusal says how to take the checkpoint");
     ok(same(json_pack("{s:s}", "identity_hash", "00"), true), "with --accept it is taken");
     ok(same(json_pack("{s:o}", "model", model_of(1)), false), "one of the model that is named");
     ok(!same(json_pack("{s:o}", "model", model_of(2)), false), "one of another model is refused");

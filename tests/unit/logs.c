@@ -379,10 +379,10 @@ static void ends(void)
     ok(tern_logs_first_exit(dir, 5, &status) == 4 && status == EXIT_76,
        "the first that exited had got a signal to end, and exited 76");
     ok(tern_logs_first_failed(dir, 5, &status) == 1,
-       "a rank that exits 76 because it was told to end is not the first that failed");
+       "a rank that exits 76 after a signal to end is not the first that failed");
     int64_t last = 0;
     ok(tern_logs_ended(dir, 5, &status, &last) && status == SIGTERM && last == 12 * second,
-       "all ranks have ended, also those that were told to, the last of them at 12 s");
+       "all ranks have ended, also those that got a signal, the last of them at 12 s");
     ok(tern_logs_left(dir, 6) == -1, "beside ranks that failed, none counts as left");
     free(dir);
     dir = tern_fs_join(work, "left");

@@ -74,7 +74,7 @@ static void test_error(void)
     const char *text = error_of(RAILS_LIST, 2, 2);
     has(text, "of the rails named, these lead nowhere: eth1 (10.0.1.2)",
         "one of two requested networks leads nowhere: the error says that of this one alone");
-    ok(!strstr(text, "eth0 ("), "it says nothing of the one that works");
+    ok(!strstr(text, "eth0 ("), "the error does not name the network that works");
     has(text, "Name others by launch.rails (TERN_FABRIC_RAILS, now eth0,eth1)",
         "the error has the setting that requested them");
     has(error_of(RAILS_LIST, 2, 3), "the rails named lead nowhere: eth0 ",

@@ -58,7 +58,7 @@ static void test_found(void)
     struct tern_slurm_found f = find(jobs, 3);
 
     ok(f.job == 12 && f.whole == 12, "of a run's jobs the newest, and none of another run");
-    is(f.name, "12", "it has squeue's name");
+    is(f.name, "12", "a job has squeue's name");
     jobs[0].array_job_id = 9;
     jobs[0].array_task_id = 3;
     f = find(jobs, 3);
@@ -74,7 +74,7 @@ static void test_node(void)
     j.job_state = JOB_COMPLETE;
     ok(!has_node(&j, "n2"), "a job that has ended has none");
     j = (slurm_job_info_t){.job_state = JOB_PENDING};
-    ok(!has_node(&j, "n2"), "nor one that waits");
+    ok(!has_node(&j, "n2"), "a job that waits has no node");
 }
 
 int main(void)

@@ -139,7 +139,7 @@ static void test_tick(void)
 
     end_rank(dir, "0");
     ok(ended(1, false), "srun is ended when its ranks have been over for its seconds");
-    ok(!ended(INT64_MAX, false), "and not before");
+    ok(!ended(INT64_MAX, false), "srun is not ended before its seconds are over");
     ok(!ended(1, true), "a pause of the supervisor does not count");
     free(dir);
     ok(ends_in(4, 100, OVER_S - 4), "srun is ended ten seconds after the end of the last rank");
@@ -172,9 +172,9 @@ static void test_signs(void)
 {
     ok(ended_by_signs(3600, true),
        "srun is ended, with the status of a rank that failed, when all ranks said that they ended");
-    ok(!ended_by_signs(0, true), "it gets time to end by itself");
+    ok(!ended_by_signs(0, true), "srun gets time to end by itself");
     ok(!ended_by_signs(3600, false),
-       "it is not ended while a rank that is silent may be continued");
+       "srun is not ended while a rank that is silent may be continued");
 }
 
 static void steps(struct tern_ledger_spool *s, const double *seconds, size_t n)

@@ -157,7 +157,7 @@ static void memory(void)
     has(said(V2 "memory.events", "oom 5\noom_kill 3\n", SIGKILL, false), words,
         "cgroup v2: a rank that was killed for memory");
     ok(!*said(V2 "memory.events", "oom 5\noom_kill 4\n", 1 << 8, true),
-       "cgroup v2: a rank that ends because it was told to was not killed");
+       "cgroup v2: a rank that ends after a signal to end was not killed");
     put(V2 "memory.max", "max\n");
     ok(tern_task_memory_read(work).limit == -1, "cgroup v2: 'max' is no limit");
 

@@ -81,7 +81,7 @@ static void test_give_way(void)
     tern_train_local_take_back(&t);
     ok(tern_train_local_is_pending(&t), "when that save fails, the step is copied after all");
     ok(tern_train_local_go_on(&t, &err) == 0 && begun_step == 20,
-       "it is the step that was on the nodes");
+       "the copied step is the one that was on the nodes");
 
     t = one();
     t.checkpoint.local.done = 20;

@@ -136,7 +136,7 @@ static void impostor(void)
            strstr(err.text, "is another user's. As that user: sudo -u"),
        "its supervisor is refused, with the command for its owner: %s", err.text);
     waitpid(pid, &status, 0);
-    ok(status == 0, "it gets no request");
+    ok(status == 0, "another user's supervisor gets no request");
     free(room);
 }
 

@@ -77,10 +77,10 @@ static void test_step(void)
     ok(tern_run_watchers_start(&place, 0) == 0, "without spares no node watches");
     pid_t child = tern_run_watchers_start(&place, 1);
     ok(child > 0 && read_line(log, line), "a job of spares: a step begins that watches this node");
-    has(line, "--nodelist=n2 ", "it runs on the other node");
-    has(line, " --overlap ", "it takes nothing from the ranks' share");
+    has(line, "--nodelist=n2 ", "the watching step runs on the other node");
+    has(line, " --overlap ", "the watching step takes nothing from the ranks' share");
     tern_run_watchers_stop(&child);
-    ok(child == 0, "it ends with the supervisor");
+    ok(child == 0, "the watching step ends with the supervisor");
     tern_fs_remove_tree(dir, NULL);
     free(path), free(text), free(log), free(srun);
 }

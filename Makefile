@@ -250,7 +250,7 @@ $(F64_TESTS): $(O)/%-f64: $(O)/f64/%.o | $(F64_ARCHIVES)
 	$(call say,LD,$@)$(link)
 
 # The plugin links libc alone: Slurm's own symbols resolve in the program that loads it.  It is never
-# built with sanitizers, whose runtime cannot be loaded into somebody else's slurmd.
+# built with sanitizers, whose runtime cannot be loaded into a slurmd that is built without.
 PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
 # Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
 MPICC ?= $(firstword $(shell command -v mpicc) $(wildcard /opt/amazon/openmpi/bin/mpicc /usr/lib64/openmpi/bin/mpicc) mpicc)

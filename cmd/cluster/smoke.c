@@ -475,11 +475,11 @@ const struct tern_cmd smoke_cmd = {
     .name = "smoke",
     .args = "[NAME|here]",
     .summary = "train two steps of a tiny model on every idle node",
-    .about = "Runs all parts of a real run: sbatch, `tern run` with its checks, srun, the "
-             "trainer on every node at once, a checkpoint, the ledger (attempts of kind 'smoke'). "
-             "When that fails, every node is tried by itself. Says ok, bad or busy for each node. "
-             "'here' is the Slurm of this machine; else NAME is a virtual cluster. Exit status 75 "
-             "when a node is bad, and when none was found good.",
+    .about = "Runs all parts of a real run: sbatch, `tern run` with its checks, and srun. The "
+             "trainer runs on every node at once; a checkpoint and the ledger are written "
+             "(attempts of kind 'smoke'). When that fails, every node is tried by itself. Says ok, "
+             "bad or busy for each node. 'here' is the Slurm of this machine; else NAME is a "
+             "virtual cluster. Exit status 75 when a node is bad, and when none was found good.",
     .examples = "  tern cluster smoke here --dir /fsx\n"
                 "  tern cluster smoke trn1-4\n",
     .opts = opts,

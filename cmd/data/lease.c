@@ -41,7 +41,7 @@ static int open_lease(const char *path)
     return TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
 }
 
-/* Is the lease at `path` that of `owner`?  1, 0; -1 where it cannot be told. */
+/* Is the lease at `path` that of `owner`?  1, 0; -1 where it cannot be read. */
 static int is_owner(const char *path, const char *owner)
 {
     const int fd = open_lease(path);

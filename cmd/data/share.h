@@ -15,9 +15,9 @@
  * file that goes.
  *
  * Leases are made with link(2), which is atomic on NFS, too; there are no locks.  A thread sends
- * heartbeats for as long as its process lives.  A lease whose process is gone, or that has none
- * for DATA_LOST_S, is taken over: its process may be frozen, so its unfinished files are removed
- * first, and it finds nothing to put in place when it wakes.
+ * heartbeats for as long as its process lives.  A lease whose process is gone, or that has none for
+ * DATA_LOST_S, is taken over.  Its process may be frozen, so its unfinished files are removed
+ * first.  Then it finds nothing to put in place when it wakes.
  */
 #ifndef TERN_CMD_DATA_SHARE_H
 #define TERN_CMD_DATA_SHARE_H

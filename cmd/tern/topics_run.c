@@ -232,9 +232,10 @@ const char topic_workload[] =
     "    some-trainer | tern metric --stdin\n";
 
 const char topic_figures[] =
-    "Continued pretraining is judged by two curves against tokens: the perplexity on the domain,\n"
-    "which falls, and that on general text, which rises as the model forgets. A run measures\n"
-    "both at every evaluation if its recipe has a held-out set of each:\n"
+    "Continued pretraining is judged by two curves against tokens. The perplexity\n"
+    "on the domain falls, and that on general text rises as the model forgets. A\n"
+    "run measures both at every evaluation if its recipe has a held-out set of\n"
+    "each:\n"
     "\n"
     "    data:\n"
     "      train:    [{path: pubmed.tds, weight: 0.99},\n"

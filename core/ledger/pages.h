@@ -11,7 +11,7 @@
  *
  * A checksum is the CRC-32C of a page (4 bytes).  All numbers are little-endian.
  *
- * A page is compared whenever SQLite reads it, so a look at a few rows of a long run costs no look
+ * A page is compared whenever SQLite reads it.  So a look at a few rows of a long run costs no look
  * at all of them.  Every change by SQL changes page 1, too, which SQLite reads first.  What differs
  * is SQLITE_CORRUPT, as other damage is: the spools are read instead. */
 #ifndef TERN_LEDGER_PAGES_H

@@ -1,7 +1,7 @@
 /* Parts of curves: what a picture of a long run needs of every 128 points.
  *
  * They are made from run.db's rows whenever it is published, and stand behind SQLite's pages and
- * their seal (pages.h), which SQLite and a tern that does not know them pass over:
+ * their seal (pages.h). SQLite, and a tern that does not know them, pass over them:
  *
  *     +----------------+------------------------------------+-----+-------------------+------+
  *     | pages and seal | parts of a metric in one attempt   | ... | index             | foot |

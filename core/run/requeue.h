@@ -10,12 +10,12 @@
  * again. */
 void tern_run_requeue_check_output(const struct tern_place *place);
 
-/* Called when the ranks have ended.  When this process or Slurm stopped them for the job's time
- * limit, a preemption or a reservation that takes its nodes, set result->outcome and why to that.
- * Then queue the job again, if Slurm allows it, the recipe allows it (launch.at_time_limit) and
- * this attempt left a checkpoint; after a preemption, or for a maintenance, without one, too.  When
- * this process stopped the ranks and the job has much time left now, set a->goes_on instead.  For
- * any other end do nothing. */
+/* Called when the ranks have ended.  This process or Slurm may have stopped them for the job's time
+ * limit, a preemption or a reservation that takes its nodes.  Then set result->outcome and why to
+ * that. Then queue the job again, if Slurm allows it, the recipe allows it (launch.at_time_limit)
+ * and this attempt left a checkpoint. After a preemption, or for a maintenance, it needs no
+ * checkpoint. When this process stopped the ranks and the job has much time left now, set
+ * a->goes_on instead. For any other end do nothing. */
 void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result);
 
 /* Is it an attempt of this job that is still at work beside this one?  Its process is looked for on

@@ -2,9 +2,9 @@
  *
  * When a slurmstepd was killed, the step stays in the controller's list and srun waits for ever.
  * The ranks' programs go on without it, and the messages that ranks send (core/task/beacon.h) show
- * when the last of them has ended; so do their logs, where no message gets through.  Srun is ended
- * TERN_TASK_BEACON_OVER_S later.  A rank that was killed with its slurmstepd leaves neither: srun
- * is ended when others have ended and it is silent.
+ * when the last of them has ended.  Their logs show it, too, where no message gets through.  Srun
+ * is ended TERN_TASK_BEACON_OVER_S later.  A rank that was killed with its slurmstepd leaves
+ * neither: srun is ended when others have ended and it is silent.
  *
  * The threads of srun's PMIx plugin (Slurm 22.05) may deadlock once the step is over.  It was seen
  * once in 4 to 40 times with steps of a heterogeneous job.  The job would hold its nodes until its

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The tools that tests are run with: bounds, long lists, stages, and what make links again.
+# The tools that tests are run with: bounds, long lists, stages, make lint's rules of English, and
+# what make links again.
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_TEST_BOUNDS TERN_TEST_LONG TERN_RESULTS
 
@@ -64,9 +65,33 @@ if [ -e "$ROOT/HACKING.md" ]; then
     fi
 fi
 
+# ---- make lint's rules of English: what they find, and what they leave alone
+prose() { run python3 "$ROOT/tests/lib/prose.py" "$@"; }
+cat >names.sh <<'S'
+run true; status 0 "and goes on"
+is "$(cat out)" "it" "it prints 'a; b'"
+[ -e x ] && ok $? 'x: nor a file'; has out "two words" || cat out
+if true; then err_has 'no name'; fi; one_line "one line"
+ok $? "all three words"; is "that" "and" "$1 stays"; status 0; echo ok 1 "a text"
+S
+prose names names.sh; is "$(cut -d: -f2 out | paste -sd' ')" "1 2 3 4" "a shell test's unclear names are found"
+cat >names.c <<'S'
+ok(f(1, "and") == 2, "it (f) is",
+   x);
+is(a, "it", "two"
+            " words");
+has(g(')'), "nor", "a name of words"), ok(1, "%s: no", a);
+S
+prose names names.c; is "$(cut -d: -f2 out | paste -sd' ')" "1 3" "a unit test's unclear names are found"
+words() { printf ' word%.0s' $(seq "$1"); }
+printf '/* A%s.  B%s:\n *     C%s\n * D%s. */\n// E%s\n' "$(words 24)" "$(words 24)" "$(words 40)" "$(words 25)" "$(words 40)" >long.h
+prose sentences long.h; is "$(cat out)" "long.h:1: a sentence of 26 words: D$(words 25)." "a header's sentence of 26 words is found"
+printf 'o = {.help = "a%s "\n"b%s", .x = "c%s"};' "$(words 12)" "$(words 12)" "$(words 40)" >long.c
+prose sentences long.c; is "$(cut -d: -f3 out)" " a sentence of 26 words" "a help text's sentence of 26 words is found"
+
 # ---- what make would link again when one file has changed
 of=${TERN_BUILD:-$ROOT/build}
-of=${of#"$ROOT"/} # as make was told
+of=${of#"$ROOT"/} # as make's variables say
 links() { # MAKE'S-OPTIONS...: the programs that it would link
     make -C "$ROOT" -n -s O="$of" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} "$@" tests-float 2>err |
         grep -oE -- "-o $of/(bin|tests/unit|tests/tools)/[a-z0-9_-]+ " | sed "s,^-o $of/,,; s, \$,," | sort -u
@@ -88,7 +113,7 @@ holders() { # OBJECT
 }
 tests_again() { grep '^tests/' links | while read -r program; do of_room "$program" && echo "$program"; done; }
 again core/convert/hf.c
-is "$(tr '\n' ' ' <out)" "tern-ckpt " "a file of one program: that program is linked again"
+is "$(tr '\n' ' ' <out)" "tern-ckpt " "a file of one program: only its program is linked again"
 holders core/convert/hf.o >holders
 is "$(tests_again)" "$(cat holders)" "a file of one room: the test programs that hold it are linked again, and no other"
 [ -s anyway ] || { [ -s holders ] && [ "$(wc -l <holders)" -lt 10 ]; }; ok $? "a file of one room is in few test programs" || cat holders

@@ -17,7 +17,7 @@ cat >job.sbatch <<X
 #!/bin/bash
 echo "batch \${TERN_MARKER:-none}"
 srun --mpi=none -N2 sh -c 'echo "step \${TERN_MARKER:-none}"'
-PATH=$BIN:/usr/bin:/bin tern run
+PATH=$BIN:${SLURM_PREFIX:+$SLURM_PREFIX/bin:}/usr/bin:/bin tern run
 echo "tern run: \$?"
 X
 wrong="$other: Incompatible plugin version|Incompatible Slurm plugin $other version" # (to 25.05, from 25.11 on)

@@ -115,6 +115,8 @@ S
     status 1 "a kernel that keeps them"; err_has "sysctl -w kernel.unprivileged_userns_clone=1"
     refused user/max_user_namespaces 0 "-e inject=clone:error=ENOSPC:when=3"
     status 1 "user namespaces that are switched off are an error"; err_has "sysctl -w user.max_user_namespaces="
+    container=docker refused kernel/some_setting 0 "-e inject=clone:error=EPERM:when=3"
+    status 1 "a container that may not make namespaces is an error"; err_has "--cap-add=SYS_ADMIN" "in a container: how it is to be started"; one_error
     [ -z "$(ls -A theirs/c 2>/dev/null)" ]; ok $? "nothing is left"
 else
     skip "needs root, strace and unshare"

@@ -101,8 +101,8 @@ static char **words(const char *const *first, const struct bench_pass_options *o
     return argv;
 }
 
-/* Wait for the process `pid`; its CPU time.  -1 when it failed; TERN_USAGE, with `err`, when it ended
- * with that. */
+/* Wait for the process `pid`; its CPU time.  -1 when it failed; TERN_USAGE, with `err`, when it
+ * ended with that. */
 static int end(pid_t pid, const char *name, double *ret_cpu, struct tern_err *err)
 {
     struct rusage usage;

@@ -87,7 +87,8 @@ int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err);
 /* The same; each new folder gets the permissions of the folder above it, whatever the umask.  Below
  * a sticky folder, which all may write to, others get no right to write. */
 int tern_fs_mkdirs_like(const char *path, struct tern_err *err);
-/* That `path`, which a user named, is a folder; else bad input.  `or_none`: nothing may be there. */
+/* That `path`, which a user named, is a folder; else bad input.  `or_none`: nothing may be there.
+ */
 int tern_fs_check_folder(const char *path, bool or_none, struct tern_err *err);
 /* After mkdir(2) failed and no folder is there: says so by errno, returns -1.  A thing of that name
  * that is no folder is bad input. */

@@ -4,9 +4,10 @@
 #include "core/base/clock.h"
 
 /* Others wait for a step at least so long. The scheduler, or memory that the kernel has to find,
- * may take seconds, whatever the step takes.  Data, evaluations and saves have TERN_FABRIC_STORAGE_S
- * instead, however short they were before: a run must outlive a file system's failover.  A lower
- * floor would find no rank earlier that is stopped or dead: it gives no sign of life. */
+ * may take seconds, whatever the step takes.  Data, evaluations and saves have
+ * TERN_FABRIC_STORAGE_S instead, however short they were before: a run must outlive a file system's
+ * failover.  A lower floor would find no rank earlier that is stopped or dead: it gives no sign of
+ * life. */
 enum { TIMES = 10, STEP_S = 5 };
 
 static void learn(struct train_patience *p, enum tern_fabric_activity what, double seconds)

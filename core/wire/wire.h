@@ -105,9 +105,9 @@ struct tern_wire_transfer {
     void *mr;      /* from enroll, or NULL */
 };
 
-/* Asserts, before it is handed to a transport by `rank` of `size`, that it is one that every
- * transport takes: another rank, a length up to TERN_WIRE_CHUNK, a tag whose fragment is the
- * transport's. */
+/* Asserts, before `rank` of `size` hands it to a transport, that every transport takes it. It goes
+ * to another rank, has a length up to TERN_WIRE_CHUNK, and a tag whose fragment is the transport's.
+ */
 void tern_wire_transfer_check(const struct tern_wire_transfer *x, int rank, int size);
 
 struct tern_wire_transport;

@@ -105,13 +105,13 @@ run tern ledger list; [ -z "$(wider 80 out)" ]; ok $? "a name of 10 kB leaves th
 is "$(wc -l <out)" 3 "a name with a line break takes one line"
 run tern ledger list -P -n -o name,attempts; is "$(wc -l <out)" 2 "-P: one line a run"
 is "$(awk -F'|' '{print NF}' out | paste -sd' ')" "2 2" "-P: a | in a name is no border"
-has out 'a\x7cb\n\x1b]0;x\x07$(touch pwned)`touch pwned`"'\''\\|1' "-P: a name is escaped so that it can be read back"
-run tern ledger list --json; python3 - out "$odd" <<'P'; ok $? "--json: the very name"
+has out 'a\x7cb??]0;x?$(touch pwned)`touch pwned`"'\''\\|1' "-P: a name is escaped so that it can be read back"
+run tern ledger list --json; python3 - out "$(printf '%s' "$odd" | tr '\001-\037' '?')" <<'P'; ok $? "--json: the very name, whose control characters the writer masked"
 import json, sys
 r = json.load(open(sys.argv[1]))
 assert r[0]["name"] == sys.argv[2] and len(r[1]["name"]) == 10000 and r[1]["user"] == 'u"|', r[0]["name"]
 P
-run tern ledger list -N "$(printf 'a|b\n*')" -P -n -o attempts; is "$(cat out)" 1 "a pattern finds such a name"
+run tern ledger list -N 'a|b[?]*' -P -n -o attempts; is "$(cat out)" 1 "a pattern finds such a name"
 run tern ledger list -N "$(printf '\033]0;x\007')"; status 2; ! grep -q "$(printf '\033')" err; ok $? "an error repeats no command of a terminal"
 [ ! -e pwned ]; ok $? "no name was executed"
 # ---- a ledger of many runs: its time is printed

@@ -81,7 +81,7 @@ run tern metric loss=1; status 2; err_has "which step?"; one_line
 run tern metric step=402 loss=abc; status 2; err_has "is no number"; one_line
 run tern metric step=402 loss=1e400; status 2 "more than a double holds"; err_has "is no number"; one_line
 for small in 1e-400 -1e-400 0.0001e-999 0.$(printf '%0400d' 1); do
-    run tern metric step=402 loss=$small; status 2 "less than a double holds, and no zero: ${small:0:12}"; err_has "is no number"; one_line
+    run tern metric step=402 loss=$small; status 2 "less than a double holds, and no zero: ${small:0:12}"; err_has "is no number" "${small:0:12} is said to be no number"; one_line "${small:0:12}: one clear line"
 done
 run tern metric step=402 zero=0 minus=-0.0 long=0.000e-400 least=5e-324; status 0 "a zero is a number however it is written, and so is the least double"
 is "$(tern ledger sql -r "$id" -P -n "select count(*), count(nullif(value, 0.0)) from step where step = 402")" "4|1" "zeros and the least double are recorded as they are"

@@ -92,6 +92,22 @@ if strace -f -qq -o /dev/null -e trace=getrusage -e inject=getrusage:delay_enter
         is "$(rows slow-$call outcome)" "done" "$call: the run is done in one attempt"
     done
     wait "${tracers[@]}"
+    if long; then # what is promised, with the deadlines that a run has by itself
+        long_run=(--set steps=2000 --set checkpoint.every=500)
+        begin reference "${long_run[@]}"; end "an undisturbed run"; tiny_digests >long-weights
+        begin minute "${long_run[@]}"; tracers=()
+        kill -STOP $pid
+        for p in $trainers; do # one tracer a process
+            strace -f -qq -o /dev/null -p "$p" -e trace=pwrite64,pread64 -e inject=pwrite64:delay_enter=30000000:when=1 \
+                -e inject=pread64:delay_enter=30000000:when=1 & tracers+=($!)
+        done
+        sleep 60; kill -CONT $pid
+        end "a supervisor stopped for 60 s, storage held for 30 s"
+        is "$(rows minute outcome)" "done" "a supervisor stopped for 60 s, storage held for 30 s: the run is done in one attempt"
+        [ "$(rows minute '(end_ns - begin_ns) / 1000000000')" -ge 60 ]; ok $? "and was at work when they were"
+        tiny_digests | cmp -s - long-weights; ok $? "a supervisor stopped for 60 s, storage held for 30 s: the weights are the reference's, to the bit"
+        wait "${tracers[@]}"
+    fi
 else
     skip "ranks that hang: strace cannot delay system calls here"
 fi

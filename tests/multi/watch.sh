@@ -107,8 +107,9 @@ C
             tern run run.yaml --ranks 16 --set batch='{global: 16, micro: 1, seq_len: 32}' --set ledger.dir=late
         sql late "select value from param where name = 'peak_gflops'"
     done >peaks
-    awk '!($1 > 0 && $1 < 512) {bad = 1} END {exit !(NR == n && !bad)}' n="$tries" peaks
-    ok $? "a rank 0 that oversleeps does not make the peak higher" || sed 's/^/# /' peaks err
+    awk '!($1 > 0) {bad = 1} END {exit !(NR == n && !bad)}' n="$tries" peaks
+    ok $? "a run whose rank 0 oversleeps has a peak" || sed 's/^/# /' peaks err
+    bound "$(sort -g peaks | tail -n 1)" 512 "GFLOP/s of the peak of a core whose rank 0 oversleeps"
 fi
 
 # Ranks on nodes of their own, whose clocks are 5000 s apart: barriers tell by how much, and how closely.

@@ -89,8 +89,13 @@ has $run_name.out 'its step is continued' "tern run says which rank had not ende
 
 is_past() { [ "$(date +%s)" -gt "$end" ]; }
 job=$late; for _ in 1 2 3 4; do until_true is_past && break; done
-on scontrol resume "$late"; for _ in 1 2 3 4; do until_true grep -q "time limit is" late.out && break; done
+before=$(date +%s); on scontrol resume "$late"
+on squeue -h -j "$late" -o %e; end=$(date -d "$(cat out)" +%s)
+for _ in 1 2 3 4; do until_true grep -q "time limit is" late.out && break; done
 sed -n "s/.*the job's time limit is in \([0-9]*\) s.*/\1/p" late.out >seconds
-[ "$(cat seconds)" -gt 0 ] && [ "$(cat seconds)" -le 60 ]; ok $? "a resumed job is stopped for the end that it has now, in the last half of its time" || tail -3 late.out
+# The line is of a moment between the resume and now; seconds are rounded at both ends.
+at=$((end - $(cat seconds))) after=$(date +%s)
+[ "$at" -ge $((before - 2)) ] && [ "$at" -le $((after + 2)) ]
+ok $? "a resumed job is stopped for the end that Slurm says it has now" || { echo "# $before $at $after"; tail -3 late.out; }
 on scancel "$late"; until_true gone
 tap_done

@@ -106,11 +106,24 @@ bool tern_ledger_record_name_good(const char *s, size_t len)
     return s && len > 0;
 }
 
+/* May it be read?  Writers of older terns took names that are not UTF-8: a byte from 0xa0 on passes
+ * by itself.  Each control character above ASCII has a byte below that. */
+static bool may_read(const char *s, size_t len)
+{
+    for (size_t i = 0, n; s && i < len; i += n)
+        if ((n = tern_str_character(s + i, len - i)) == 0) {
+            if ((unsigned char)s[i] < 0xa0)
+                return false;
+            n = 1;
+        }
+    return s && len > 0;
+}
+
 const char *tern_ledger_record_get_name(struct tern_ledger_record_reader *r, size_t *len)
 {
     const char *s = tern_ledger_record_get_text(r, len);
 
-    r->bad |= !tern_ledger_record_name_good(s, *len);
+    r->bad |= !may_read(s, *len);
     if (!r->bad)
         return s;
     *len = 0;
@@ -121,7 +134,7 @@ const char *tern_ledger_record_get_some_name(struct tern_ledger_record_reader *r
 {
     const char *s = tern_ledger_record_get_text(r, len);
 
-    if (!s || !*len || tern_ledger_record_name_good(s, *len))
+    if (!s || !*len || may_read(s, *len))
         return s;
     r->odd = true;
     *len = 0;
@@ -147,7 +160,7 @@ static void get_array(struct tern_ledger_record_reader *r, char *to, size_t size
 static void get_name_array(struct tern_ledger_record_reader *r, char *to, size_t size)
 {
     get_array(r, to, size);
-    r->odd |= *to && !tern_ledger_record_name_good(to, strlen(to));
+    r->odd |= *to && !may_read(to, strlen(to));
     tern_str_mask(to);
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A ledger of an older tern, which took any step, is shown as it is.  Names that are not UTF-8 are not taken.
+# A ledger of an older tern, which took any step, is shown as it is.  No writer takes names that are not UTF-8 any more.
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_LEDGER TERN_RUN_SPOOL COLUMNS
 export TERN_LEDGER=$WORK/ledger; mkdir ledger

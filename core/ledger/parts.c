@@ -437,7 +437,7 @@ int tern_ledger_parts_write(sqlite3 *db, int fd, const char *path, struct tern_e
 {
     struct tern_buf parts = {0}, index = {0};
     struct walk w;
-    int64_t metric_id, attempt;
+    int64_t metric_id = 0, attempt = 0;
     const off_t end = lseek(fd, 0, SEEK_END);
     uint64_t at = (uint64_t)end;
     int rc = end < 0 ? tern_err_sys(err, "%s: cannot seek", path) : walk_begin(&w, db, err);
@@ -467,7 +467,7 @@ static int check_entries(sqlite3 *file, sqlite3_file *f, const struct bytes *ind
 {
     struct tern_buf parts = {0};
     struct walk w;
-    int64_t metric_id, attempt;
+    int64_t metric_id = 0, attempt = 0;
     size_t i = 0;
     int rc = walk_begin(&w, file, err), next = 0;
 

@@ -269,8 +269,8 @@ static int push_global(struct tern_pytorch_pickle *p, const char *module, size_t
 
 static int global(struct tern_pytorch_pickle *p)
 {
-    const char *module, *name;
-    size_t module_len, name_len;
+    const char *module = NULL, *name = NULL;
+    size_t module_len = 0, name_len = 0;
 
     return take_line(p, &module, &module_len) < 0 || take_line(p, &name, &name_len) < 0
                ? -1

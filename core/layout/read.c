@@ -217,8 +217,8 @@ struct tern_layout *tern_layout_load_with(const char *path, const char *vars, st
         return NULL;
     if (tern_yaml_kind(tern_yaml_root(doc)) == TERN_YAML_MAP &&
         tern_layout_count_keys(tern_yaml_root(doc)) == 0) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: is empty. Write Region, Image, HeadNode and Scheduling.", path);
+        tern_err_set(err, TERN_USAGE, "%s: is empty. Write Region, Image, HeadNode and Scheduling.",
+                     path);
         tern_yaml_free(doc);
         return NULL;
     }

@@ -42,8 +42,8 @@ double tern_ledger_record_get_real(struct tern_ledger_record_reader *r);
  * is bad: a reader of the text would take its beginning for all of it. */
 const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, size_t *len);
 /* May a writer take it for a name, of a metric, run, user, set, parameter, host or writer?  It is
- * UTF-8, not empty, and has no character that is unsafe on a terminal (tern_str_character): no
- * control character, NUL and C1 among them, and none that changes the direction of writing. */
+ * UTF-8, not empty, and has no character that is unsafe on a terminal (tern_str_character).  Unsafe
+ * are control characters, NUL and C1 among them, and those that change the direction of writing. */
 bool tern_ledger_record_name_good(const char *s, size_t len);
 /* A text that is a name; else it is bad.  Bytes that are not UTF-8, of a writer before 0.4, are no
  * fault where they hold no control character. */

@@ -104,7 +104,7 @@ if strace -f -qq -o /dev/null -e trace=getrusage -e inject=getrusage:delay_enter
         sleep 60; kill -CONT $pid
         end "a supervisor stopped for 60 s, storage held for 30 s"
         is "$(rows minute outcome)" "done" "a supervisor stopped for 60 s, storage held for 30 s: the run is done in one attempt"
-        [ "$(rows minute '(end_ns - begin_ns) / 1000000000')" -ge 60 ]; ok $? "and was at work when they were"
+        [ "$(rows minute '(end_ns - begin_ns) / 1000000000')" -ge 60 ]; ok $? "a supervisor stopped for 60 s, storage held for 30 s: the run was at work meanwhile"
         tiny_digests | cmp -s - long-weights; ok $? "a supervisor stopped for 60 s, storage held for 30 s: the weights are the reference's, to the bit"
         wait "${tracers[@]}"
     fi

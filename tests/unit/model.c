@@ -249,7 +249,8 @@ static void small_table(void)
     ok(t.kind == TERN_MODEL_INPUT_NORM && t.split_axis == -1 && t.ndim == 1, "norms are not cut");
     ok(tern_model_tensor_find(&c, "model.layers.2.self_attn.q_proj.weight") == -1,
        "a layer too many is not found");
-    ok(tern_model_tensor_bytes(&c, 0, 4) == 256 * 64 * 4, "a tensor of 256 x 64 floats has as many bytes");
+    ok(tern_model_tensor_bytes(&c, 0, 4) == 256 * 64 * 4,
+       "a tensor of 256 x 64 floats has as many bytes");
 }
 
 /* Compare with the shapes of the published models, one line a tensor. */

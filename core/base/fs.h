@@ -46,9 +46,9 @@ int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
 
 /* All `len` bytes or an error that names `path`; retries EINTR and short writes. */
 int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct tern_err *err);
-/* The same into a regular file that this process alone writes, whose position is asserted to be
- * `offset`: the caller's count is the file's.  It is an error where it is not `offset` + `len`
- * after the write. */
+/* The same into a file that this process alone writes.  The position of a regular file is asserted
+ * to be `offset`: the caller's count is the file's.  It is an error where it is not `offset` +
+ * `len` after the write.  Users may name pipes and devices, too, which have no position. */
 int tern_fs_write_at(int fd, uint64_t offset, const void *data, size_t len, const char *path,
                      struct tern_err *err);
 /* Exactly `len` bytes at `offset`; a short file is an error that says so. */

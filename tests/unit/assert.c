@@ -4,6 +4,7 @@
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -89,6 +90,25 @@ static void fails_at_no_place(void)
     tern_fs_write_at(0, UINT64_MAX - 1, "more", 4, "out/shard", NULL);
 }
 
+/* What a user may name in a file's place: their positions say nothing. */
+static void write_without_position(void)
+{
+    int ends[2], null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    char got[8] = "";
+
+    ok(null >= 0 && tern_fs_write_at(null, 0, "four", 4, "/dev/null", NULL) == 0 &&
+           tern_fs_write_at(null, 4, "more", 4, "/dev/null", NULL) == 0,
+       "two writes, one behind the other, go to /dev/null");
+    if (null >= 0)
+        close(null);
+    ok(pipe(ends) == 0 && tern_fs_write_at(ends[1], 0, "fo", 2, "pipe", NULL) == 0 &&
+           tern_fs_write_at(ends[1], 2, "ur", 2, "pipe", NULL) == 0 &&
+           read(ends[0], got, sizeof got) == 4 && memcmp(got, "four", 4) == 0,
+       "two writes, one behind the other, go into a pipe");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     tern_assert(++evaluated == 1, "evaluated %d times", evaluated);
@@ -109,9 +129,10 @@ int main(void)
         "an assertion shows negative values");
     evaluated = 2;
     has(last_words(fails_once), ": 3 and 0 (", "an assertion that fails evaluates a value once");
-    has(last_words(fails_behind_the_end), "(off_t)offset: 4 and 3 (",
+    has(last_words(fails_behind_the_end), "out/shard: stands at 4, not at 3 (",
         "a write whose place is not the file's position aborts before a byte is written");
     has(last_words(fails_at_no_place), "out/shard: 4 bytes at 18446744073709551614 (",
         "a write at a place that no file has aborts");
+    write_without_position();
     return tap_done();
 }

@@ -30,8 +30,8 @@ if command -v rpmbuild >/dev/null; then
     done
     rpm -qp --provides o/dist/tern-slurm-plugin-*.rpm | grep -q '^tern-slurm-plugin = '; ok $? "the plugin's package says what it is"
     mkdir rpms; run rpm --root "$WORK/rpms" --initdb; run rpm --root "$WORK/rpms" -i --nodeps o/dist/*.rpm; status 0 "rpm installs the packages"
-    is "$(rpms/usr/bin/tern --version)" "tern $version" "its programs run"
-    [ -e rpms/usr/lib/slurm/tern_spank-"$release".so ] && [ -e rpms/etc/slurm/plugstack.conf.d/tern.conf ]; ok $? "the plugin and its line"
+    is "$(rpms/usr/bin/tern --version)" "tern $version" "programs of the rpm run"
+    [ -e rpms/usr/lib/slurm/tern_spank-"$release".so ] && [ -e rpms/etc/slurm/plugstack.conf.d/tern.conf ]; ok $? "rpm puts the plugin and its line where Slurm looks"
     run rpm --root "$WORK/rpms" -e --nodeps tern tern-doc tern-slurm-plugin-"$release"; status 0 "rpm removes the packages"
     [ -z "$(find rpms -path '*/var/lib' -prune -o -name '*tern*' -print)" ]; ok $? "rpm -e leaves no file" || find rpms -name '*tern*'
 else
@@ -45,6 +45,7 @@ release=$(ls o/dist/tern-slurm-plugin-*.deb | sed 's/.*plugin-\([0-9.]*\)_.*/\1/
 mkdir debs newer
 cp o/dist/*.deb debs/
 is "$(ls debs | sed 's/_.*//' | LC_ALL=C sort | paste -sd' ')" "tern tern-doc tern-slurm-plugin-$release" "make deb makes three packages"
+dpkg-deb -c debs/tern_*.deb >in; grep -q ' \./usr/share/tern/apparmor$' in; ok $? "the deb holds the AppArmor profile, /usr/share/tern/apparmor"
 for p in debs/*.deb; do
     rm -rf open; dpkg-deb -R "$p" open
     sed -i "s/$version/$version+1/" open/DEBIAN/control; dpkg-deb -b open newer/"${p##*/}" >/dev/null
@@ -65,7 +66,9 @@ cat >use.sh <<'S'
 set -u
 say() { echo "# $*"; }
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root TERN_CLUSTER_HOME=$PWD/c
+mkdir -p /etc/apparmor.d/abi; : >/etc/apparmor.d/abi/4.0 # as Ubuntu 24.04 has it
 dpkg -i debs/*.deb >dpkg.1 2>&1; echo "install $?"
+cmp /usr/share/tern/apparmor /etc/apparmor.d/tern-cluster && echo "profile in place"
 command -v tern
 dpkg -L tern tern-slurm-plugin-$1 tern-doc | sort -u >files
 tern cluster up /usr/share/doc/tern/examples/trn1-4/cluster.yaml --name pkg >up 2>&1; echo "up $?"
@@ -86,7 +89,7 @@ ls -d /usr/lib/tern /usr/share/tern /etc/apparmor.d/tern* 2>/dev/null
 echo over
 S
 run timeout 300 unshare -m -p -i --fork --kill-child bash in_overlay.sh bash use.sh "$release"
-for word in 'install 0' /usr/bin/tern 'up 0' 'upgrade 0' "$version+1" 'state COMPLETED' 'down 0' 'purge 0' over; do out_has "$word" "in a copy of this system: $word"; done
+for word in 'install 0' 'profile in place' /usr/bin/tern 'up 0' 'upgrade 0' "$version+1" 'state COMPLETED' 'down 0' 'purge 0' over; do out_has "$word" "in a copy of this system: $word"; done
 grep -E '^(left|/usr/lib|/usr/share|/etc)' out; [ $? = 1 ]; ok $? "nothing of it is left"
 grep -c "tern $version" toy.out >/dev/null; ok $? "the job ran on" || cat toy.out dpkg.*
 tap_done

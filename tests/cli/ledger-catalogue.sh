@@ -105,7 +105,7 @@ chmod u+w $c; python3 - $c <<'P'
 import sys
 with open(sys.argv[1], 'r+b') as f: f.seek(63); f.write(b'\x63')
 P
-seal $c; cp $c newer.db; same "ledger.db of a newer tern"; grep -q "version 99 is newer than this tern's 7; the runs are read instead" said; ok $? "readers tell of a newer ledger.db" || cat said
+seal $c; cp -f $c newer.db; same "ledger.db of a newer tern"; grep -q "version 99 is newer than this tern's 7; the runs are read instead" said; ok $? "readers tell of a newer ledger.db" || cat said
 run tern ledger fold; status 0; err_has "is left to the newer tern"; cmp -s newer.db $c; ok $? "a fold leaves ledger.db to a newer tern"
 run tern ledger fold --rebuild; status 0; rows | cmp -s rows.good -; ok $? "a rebuild makes a newer tern's ledger.db again"
 

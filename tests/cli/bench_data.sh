@@ -62,5 +62,5 @@ bench none.jsonl; status 2; err_has 'none.jsonl: No such file'
 bench --dir none a.jsonl; status 2; err_has '--dir none'
 run tern bench data a.jsonl; status 2; err_has '--tokenizer is missing'
 echo '{' >bad.jsonl
-bench bad.jsonl; status 1 "text that is not JSON"; err_has 'bad.jsonl:1'
+bench bad.jsonl; status 2 "text that is not JSON is bad input"; err_has 'bad.jsonl:1'
 tap_done

@@ -124,7 +124,7 @@ is "$(sql bad "select step, substr(name, 1, 4), value, class from step_all order
 
 # ---- storage that refuses
 echo file >plain
-run ./log threads plain/ledger no; status 1 "a ledger below a file: an error, no crash"; err_has "plain: cannot make folder"; one_line
+run ./log threads plain/ledger no; status 1 "a ledger below a file: an error, no crash"; err_has "plain: is there already, and is no folder"; one_line
 run ./log threads /proc/none no; status 1 "a folder that cannot be made: likewise"; err_has "/proc/none"; one_line
 TERN_RUN_SPOOL=/tmp run ./log threads - no; status 1; err_has "is not a spool folder" "a wrong TERN_RUN_SPOOL is reported"; one_line
 TERN_LEDGER=$WORK/ledger run ./log threads - by-variable; status 0 "TERN_LEDGER names the ledger"

@@ -304,13 +304,13 @@ run tern run noeol.yaml --set launch.threads=2 --set name=noeol; status 0 "a rec
 run tern ledger reproduce noeol --ledger ledger; status 0
 out_has 'launch: {threads: 2}' "is reproduced with its settings"; cp out again.yaml
 sh -c "$(sed -n 's/^#     \(tern run.*\)/\1/p' again.yaml)" >out 2>err; has out 'w4 x4' "the reproducing command works with the workload's ranks"
-for db in ledger/runs/*/run.db; do rewrite "$db" "update run set model = 'm' || char(10) || 'touch owned'" 2>/dev/null; done
+for db in ledger/runs/*/run.db; do forge "$db" "update run set model = 'm' || char(10) || 'touch owned'" 2>/dev/null; done
 run tern ledger reproduce good --ledger ledger; status 0
 out_has 'm?touch owned'; [ "$(grep -c '^touch' out)" = 0 ]; ok $? "the reproducing command holds no text of the ledger but the recipe"
 run tern ledger reproduce nobody --ledger ledger; status 2; one_line
 cp -a ledger lists
 for text in '- version: 1' 'a scalar'; do
-    for db in lists/runs/*/run.db; do rewrite "$db" "update run set recipe = '$text'; update attempt set recipe = '$text'" 2>/dev/null; done
+    for db in lists/runs/*/run.db; do forge "$db" "update run set recipe = '$text'; update attempt set recipe = '$text'" 2>/dev/null; done
     run tern ledger reproduce good --ledger lists; status 2 "a recipe in the ledger that is no map is an error"; err_has "where a map (key: value) is expected"; one_line
 done
 rm -rf lists

@@ -114,7 +114,7 @@ is "$(tr '\n' , <out)" "cut|1|2.0,piped|1|1.0,piped|2|2.0," "whole lines are rec
 recipe paced 'command: [sh, -c, "for i in 1 2 3 4 5 6 7; do tern metric step=${i}0 loss=2; done"], workers_per_node: 8' 'checkpoint: {dir: paced}'
 run tern run paced.yaml
 run tern submit --dry-run paced.yaml -- --time=1; status 0 "a time limit of a minute is enough for quick steps"
-rewrite "ledger/runs/$(last run_id paced)/run.db" "update point set wall_ns = step * 40000000000"
+forge "ledger/runs/$(last run_id paced)/run.db" "update point set wall_ns = step * 40000000000"
 run tern submit --dry-run paced.yaml -- --time=1; status 2 "a time limit of a minute is refused for steps of 40 s"; one_line
 err_has '--time=1: not one step of 40' "a workload's measured pace is used"
 run tern submit --dry-run paced.yaml -N 2 -- --time=1; status 0 "the pace of another number of workers is not used"

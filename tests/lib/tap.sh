@@ -61,8 +61,10 @@ bound() { # VALUE LIMIT NAME
 # Whether the whole list is asked for (tests/run -l, make check-all), and not the part that every
 # `make check` goes through.
 long() { [ -n "${TERN_TEST_LONG-}" ]; }
-# DATABASE SQL: changes a snapshot, which is read-only for everybody but root.
+# DATABASE SQL: changes a snapshot, which only root may write to.  Readers see that by its seal.
 rewrite() { chmod u+w "$1" && sqlite3 "$1" "$2"; local rc=$?; chmod a-w "$1"; return $rc; }
+# RUN.DB SQL: the same of a run's snapshot, with a right seal.
+forge() { "$TOOLS/ledger-forge" "$@"; }
 run() { # COMMAND...: its stdout in ./out, its stderr in ./err, its status in $rc
     "$@" >out 2>err </dev/null; rc=$?; cmd="$*"; return 0
 }

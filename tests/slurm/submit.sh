@@ -60,7 +60,7 @@ on scancel "$job"; until_true job_over "$job"
 on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 --dry-run -- --time=tomorrow; status 2; err_has 'is no time limit'
 # ---- srun's own time limit, against what was measured
 sed 's/dir: checkpoints/dir: first/' run.yaml >slow.yaml; cmp -s run.yaml slow.yaml; [ $? = 1 ]; ok $? "a recipe of that run"
-slow() { rewrite ledger/runs/"$id"/run.db "update point set value = $1 where metric_id = (select id from metric where name = 'step_seconds')"; }
+slow() { forge ledger/runs/"$id"/run.db "update point set value = $1 where metric_id = (select id from metric where name = 'step_seconds')"; }
 slow 200
 on srun --mpi=none -N1 -n1 --time=3 --tern=slow.yaml touch ran; [ $rc != 0 ] && [ ! -e ran ]; ok $? "srun --time: a limit without room for one step is refused" || cat err
 err_has "slow.yaml: --time: not one step of"

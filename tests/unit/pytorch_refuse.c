@@ -152,8 +152,8 @@ static void test_stack(void)
     REFUSE("K\1K\2\x93", "something else than text", "a global named by numbers");
     REFUSE("]K\1K\2s", "something else than a list", "an item put into a list");
     REFUSE("}K\1a", "something else than a list", "a value appended to a dict");
-    REFUSE("]K\1b", "attributes to what has none", "attributes of a list");
-    REFUSE("))b", "attributes to what has none", "attributes of a tuple");
+    REFUSE("]K\1b", "attributes to a value that has none", "attributes of a list");
+    REFUSE("))b", "attributes to a value that has none", "attributes of a tuple");
     REFUSE("}(", "1 values", "a pickle that ends behind a mark");
     REFUSE("K\1K\2", "2 values on its stack", "a pickle of two values");
     TAKE("K\1(K\2K\3"

@@ -269,7 +269,7 @@ static void test_plan(void)
     test_folders(p);
     tern_vcluster_plan_free(&p);
     o.share = no_share;
-    ok(tern_vcluster_plan_make(&p, l, &o, &err) < 0 && strstr(err.text, "--share /no/such/folder"),
+    ok(tern_vcluster_plan_make(&p, l, &o, &err) < 0 && strstr(err.text, "--share: /no/such/folder"),
        "a shared folder that is not there is refused");
     o.share = NULL;
     o.name = "a/b";

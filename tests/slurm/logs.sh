@@ -33,7 +33,7 @@ here='echo "rank $SLURM_PROCID here"; touch here.$SLURM_PROCID; until [ -e here.
 recipe killed "$here"' && { sleep 0.3; kill -9 $$; }; exec sleep 60'
 job killed -N2 --no-requeue; over
 run tern logs killed --rank 0-1; is "$(grep -c 'here$' out)" 2 "kill -9 of a rank: what was printed is there"
-rm here.*; recipe shim "$here"' && { sleep 0.3; kill -9 $PPID; }; exec sleep 60'
+rm here.*; recipe shim "$here"' && { until tern logs shim --rank 1 | grep -q "rank 1 here"; do sleep 0.1; done; kill -9 $PPID; }; exec sleep 60'
 job shim -N2 --no-requeue; over
 run tern logs shim --rank 0-1; is "$(grep -c 'here$' out)" 2 "kill -9 of tern-task: likewise, and the step ends"
 

@@ -5,7 +5,8 @@
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C))'); do unset "$v"; done
 export TERN_CLUSTER_HOME=$WORK/clusters # where one that should be refused would be
-tap_cleanup='tern cluster down >/dev/null 2>&1'
+cluster_ends() { tern cluster down >/dev/null 2>&1; }
+tap_cleanup=cluster_ends
 
 # The path stands for @.  What is refused: a missing one (m), a file of noise (n), an empty file (e), an
 # empty folder (f), a name below a file (b).

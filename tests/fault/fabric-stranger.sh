@@ -1,5 +1,5 @@
 #!/bin/bash
-# Another user on a rank's node, who can reach the ranks' addresses and knows nothing else: records
+# A program of another user on a rank's node reaches the ranks' addresses, and knows nothing else: records
 # of every kind in every rank's name, writes with keys 1 to 1000, connections by the thousand.  No
 # value changes; an attempt that ends names why.
 . "$(dirname "$0")/../lib/tap.sh"

@@ -29,7 +29,7 @@ run tern ledger best mix/data/few.tds/tokens latest --max -c 1 -o step; is "$(ta
 err_has "retention may remove the checkpoint of step 40" "tern ledger best of a metric tells that its checkpoint may go"
 link=$(sed -n 's/.* keeps it: \(ln -s .*\)NAME$/\1most/p' err); $link; [ "$(readlink -f checkpoints/most)" = "$WORK/checkpoints/step-00000040" ]; ok $? "tern ledger best has the command that keeps the checkpoint, a link to it"
 rm checkpoints/most; mv checkpoints/step-00000040 aside
-run tern ledger best mix/data/few.tds/tokens latest --max -c 1; out_has '(gone)' "tern ledger best: a checkpoint that somebody has moved is gone"; err_has "the checkpoint of step 40 is gone"
+run tern ledger best mix/data/few.tds/tokens latest --max -c 1; out_has '(gone)' "tern ledger best: a checkpoint that was moved away is shown as gone"; err_has "the checkpoint of step 40 is gone"
 mv aside checkpoints/step-00000040
 run tern ckpt prune --keep 2 checkpoints; status 0; out_has "nothing is to be removed"
 rm checkpoints/gold

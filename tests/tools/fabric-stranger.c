@@ -1,4 +1,4 @@
-/* A user who can reach the ranks' addresses, and knows nothing else:
+/* A program of another user that reaches the ranks' addresses, and knows nothing else:
  *
  *     fabric-stranger RANKS SECONDS HOST:PORT...
  *

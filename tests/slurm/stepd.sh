@@ -1,6 +1,6 @@
 #!/bin/bash
-# An srun that stays when its ranks have gone, as with Slurm 22.05's PMIx plugin, and one that waits.
-# tern looks every 10 s, and ends srun when it has found no step three times in a row.
+# A slurmstepd is killed: of a rank's node, of the batch step, together with its rank.  The attempt ends
+# with what the ranks' own ends say, and srun is ended.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/tiny.sh"
@@ -9,32 +9,7 @@ tiny_make || exit 1
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" | sed 's/^/# /'; }; }
 last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
 
-mkdir -p stays late
-real=$(command -v srun)
-# No rank's sign of its end arrives, as where the network lets none through.
-printf '#!/bin/bash\ntrap "" TERM\nunset TERN_RUN_BEACON\n%s "$@"\nwhile :; do sleep 1; done\n' "$real" >stays/srun
-printf '#!/bin/bash\nsleep 45\nexec %s "$@"\n' "$real" >late/srun # as one that waits for its nodes
-chmod +x stays/srun late/srun
-sed "s/^name:.*/name: stays/; s/^launch:.*/launch: {threads: 1}/; s/dir: checkpoints/dir: stays-checkpoints/" run.yaml >stays.yaml
-for name in stays-workload late; do
-    printf "version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: ['true']}\nlaunch: {restarts: 0}\n" $name >$name.yaml
-done
-for name in stays stays-workload $(long && echo late); do
-    printf '#!/bin/bash\nPATH=%s/%s:$PATH\nexec %s/tern run\n' "$WORK" "${name%-*}" "$BIN" >$name.sbatch
-    submit -N1 --exclusive -o $name.out --tern=$name.yaml $name.sbatch
-done
-for _ in 1 2 3 4 5 6; do until_true queue_empty && break; done
-name=stays
-has stays.out "srun has not ended, though its step has been gone" "an srun that stays is ended, and that is logged"
-is "$(last 'outcome, exit_code, last_step' stays)" "done 0 8" "the trainer's work is done: its checkpoint tells"
-name=stays-workload
-is "$(last 'outcome, exit_code' stays-workload)" "fault 75" "a workload's status went with srun"
-has stays-workload.out "how the ranks ended is not known" "the cause says that the ranks' end is not known"
-if long; then
-    name=late
-    is "$(last 'outcome, exit_code' late)" "done 0" "an srun that waits before its step is left alone"
-fi
-# The slurmstepd of one node is killed: the ranks come to their end, and srun would wait for ever.
+# ---- of one node: the ranks come to their end, and srun would wait for ever.
 sed "s/^name:.*/name: stepd/; s/^steps:.*/steps: 5000/; s/dir: checkpoints/dir: stepd/; s/every: 1, keep/every: 1000, keep/" run.yaml >stepd.yaml
 printf "version: 1\nname: stepd-workload\nledger: {dir: ledger}\nworkload: {command: [sh, -c, 'touch began.\$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; exit \$((3 * SLURM_PROCID))']}\nlaunch: {restarts: 0, health: off}\n" >stepd-workload.yaml
 for name in stepd-workload stepd; do
@@ -52,7 +27,7 @@ for name in stepd-workload stepd; do
     has $name.out 'srun has not ended, though every rank has' "$name: srun is ended"
 done
 is "$(last exit_code stepd-workload)" 3 "the job has the status of the ranks"
-# The slurmstepd of the batch step is killed: its tern run goes on, and Slurm queues the job again.
+# ---- of the batch step: its tern run goes on, and Slurm queues the job again.
 name=batch; rm -f go
 printf "version: 1\nname: batch\nledger: {dir: ledger}\nworkload: {command: [bash, -c, 'trap \"exit 7\" TERM; touch batch.began.\$SLURM_PROCID; [ \$SLURM_RESTART_COUNT ] || until [ -e go ]; do sleep 0.1; done']}\nlaunch: {restarts: 3, health: off}\n" >batch.yaml
 submit -N2 --exclusive --requeue --open-mode=append -o batch.out --wrap "exec $BIN/tern run batch.yaml"

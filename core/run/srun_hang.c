@@ -106,10 +106,15 @@ static bool has_daemons(const struct tern_run_ranks *r)
            tern_slurm_step_exists(r->job, "prted", &prted, NULL) < 0 || prted;
 }
 
-/* A rank stays, and a signal may have stopped its tern-task.  The first look may have come just
- * before its end. */
-static int continue_step(const struct tern_run_srun_hang *s, uint32_t job, const char *step)
+/* `rank` stays, and a signal may have stopped its tern-task.  The first look may have come just
+ * before its end.  The warning comes first: a step that is continued may end at once. */
+static int continue_step(const struct tern_run_srun_hang *s, uint32_t job, const char *step,
+                         int64_t rank)
 {
+    if (s->stay == 1)
+        tern_warn("rank %" PRId64 " has not ended, though others have for %d s: its step is "
+                  "continued, in case a signal stopped it",
+                  rank, (int)TERN_RUN_SRUN_HANG_LOOK_S);
     if (s->stay)
         tern_slurm_step_signal(job, step, SIGCONT, NULL);
     return STAYS;
@@ -130,9 +135,8 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
             return LOST;
         if (s->logs && tern_logs_ended(s->logs, s->ranks, &status, NULL))
             return OVER;
-        return s->logs && r->trainer && tern_logs_left(s->logs, s->ranks) >= 0
-                   ? continue_step(s, r->groups[g], r->step)
-                   : THERE;
+        const int64_t rank = s->logs && r->trainer ? tern_logs_left(s->logs, s->ranks) : -1;
+        return rank >= 0 ? continue_step(s, r->groups[g], r->step, rank) : THERE;
     }
     if (r->mpirun && (has_rank_log(s->logs) || has_daemons(r)))
         return THERE;
@@ -159,16 +163,9 @@ static void end_left(struct tern_run_srun_hang *s, struct tern_run_ranks *r)
 {
     const int64_t rank = tern_logs_left(s->logs, s->ranks);
 
-    if (rank >= 0)
-        s->stays = rank + 1; /* else it has ended since the query */
     if (rank >= 0 && s->stay >= LEFT_LOOKS && !s->left[0]) {
         tern_run_frozen_tell(s->left, sizeof s->left, rank);
         tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
-    } else if (s->stay == 2 && s->stays) {
-        /* Of the first look: the query has continued it, and it may have ended by now. */
-        tern_warn("rank %" PRId64 " had not ended, though others had for %d s: its step is "
-                  "continued, in case a signal stopped it",
-                  s->stays - 1, (int)TERN_RUN_SRUN_HANG_LOOK_S);
     }
 }
 

@@ -59,7 +59,6 @@ struct tern_run_srun_hang {
     int64_t ticked;    /* the last tick, likewise */
     int64_t awake;     /* since then this process was not stopped, likewise */
     unsigned stay;     /* queries in a row that found some, all of them well, but not all */
-    int64_t stays;     /* the newest such rank that was known, plus 1; 0: none */
     pid_t pid;         /* the child that queries; 0: none */
     int64_t next;      /* query, on the boot clock */
     int64_t report_at; /* from then on a missing step is logged; likewise */

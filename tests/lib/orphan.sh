@@ -21,10 +21,10 @@ job() { # RANKS OPTIONS: at work as $script, its batch node in $batch
     on setpriv --reuid="$owner" --regid="$owner" --clear-groups env HOME="$WORK" PATH="$REACH_BIN:$PATH" \
         sbatch --parsable --exclusive --open-mode=append -o "$name.out" "$@" --wrap "${script:-exec tern run $name.yaml}"
     job=$(cat out)
-    for _ in 1 2 3; do until_true sh -c "[ \$(wc -l <$name.at) = $ranks ]" && break; done
+    until_true sh -c "[ \$(wc -l <$name.at) = $ranks ]"
     batch=$(tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %B)
 }
-over() { await_job 15; is "$(job_state "$job")" "$1" "$2" || { cat "$name.out"; on scontrol show job "$job"; cat out; }; }
+over() { await_job 3; is "$(job_state "$job")" "$1" "$2" || { cat "$name.out"; on scontrol show job "$job"; cat out; }; }
 die() { # the batch node; SECONDS: at most, until the job begins anew
     touch "$name.go"; began=$SECONDS
     run tern cluster node --power off -c $CLUSTER "$batch"; status 0 "$name: the node of the batch script dies"

@@ -44,10 +44,16 @@ is() { # GOT WANTED NAME
         return 1
     }
 }
-# Until COMMAND succeeds, for half a minute at most: whether it does is asked, not when.
 # wider COLUMNS FILE: the lines of UTF-8 that have more, with their numbers.
 wider() { LC_ALL=C.UTF-8 grep -nE "^.{$(($1 + 1))}" "$2"; }
-until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+# Until COMMAND succeeds, for three minutes at most: whether it does is asserted, not when.
+until_true() {
+    local until_second=$((SECONDS + 180))
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $until_second ] || return 1
+        sleep 0.05
+    done
+}
 # A measured time, rate or memory against what tern promises of it: a benchmark.  That it was measured
 # is asserted; that it is at most LIMIT only under `make bounds`, on a machine that does nothing else.
 bound() { # VALUE LIMIT NAME

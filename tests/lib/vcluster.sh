@@ -27,8 +27,8 @@ on() { run tern cluster exec $CLUSTER -- "$@"; }
 queue_empty() { [ -z "$(tern cluster exec $CLUSTER -- squeue -h)" ]; }
 job_state() { tern cluster exec $CLUSTER -- scontrol show job "$1" -o | sed 's/.*JobState=\([A-Z_]*\).*/\1/'; }
 job_over() { case $(job_state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL | PREEMPTED) queue_empty ;; *) return 1 ;; esac; }
-# Until $job is over, for ROUNDS (default 4) times half a minute at most.
-await_job() { for _ in $(seq "${1:-4}"); do until_true job_over "$job" && return; done; return 1; }
+# Until $job is over, for ROUNDS (default 1) times three minutes at most.
+await_job() { for _ in $(seq "${1:-1}"); do until_true job_over "$job" && return; done; return 1; }
 # COLUMNS RUN: of the run's attempts in ./ledger, in order, a comma between attempts.
 rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
 # A requeued $job waits for old credentials to expire: it is started again as soon as its nodes have

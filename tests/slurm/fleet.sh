@@ -46,7 +46,7 @@ id=$job; submit -N2 -o two.out --wrap 'srun hostname'; done_two() { [ "$(job_sta
 job=$id
 run tern cluster mend $n-3 -c $CLUSTER; status 0 "capacity is there again"
 tried_again() { ! refused; }
-until_true tried_again || until_true tried_again; ok $? "after the back-off the node may be asked for again" || nodes
+until_true tried_again; ok $? "after the back-off the node may be asked for again" || nodes
 start_again; await_job; is "$(job_state "$job")" COMPLETED "then the waiting job runs" || cat three.out
 is "$(grep "^$n-[123]$" three.out | sort | paste -sd,)" "$n-1,$n-2,$n-3" "on all three nodes"
 is "$(tern ledger sql -l ledger -r late -n -P "select severity, text from event where kind = 'capacity'" | sed 's/, 2.*//')" "warn|$n-3: (Code:InsufficientInstanceCapacity)Failure when resuming nodes" "the ledger says why the run's job has waited" || cat three.out
@@ -55,7 +55,7 @@ if long; then # the back-off's end meets a node that is at work again
     run tern cluster break $n-3 -c $CLUSTER --how no-capacity
     submit -N1 -w $n-3 -o again.out --wrap 'srun sleep 40'; until_true refused
     run tern cluster mend $n-3 -c $CLUSTER; run tern cluster node $n-3 -c $CLUSTER --power on
-    start_again; await_job 4; is "$(job_state "$job")" COMPLETED "a job on a node that came back early is left alone" || nodes
+    start_again; await_job; is "$(job_state "$job")" COMPLETED "a job on a node that came back early is left alone" || nodes
     is "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | grep -o 'Restarts=[0-9]*')" Restarts=1 "the job on a node that came back is not started again"
 fi
 # Slurm counts in whole seconds, and takes a node that boots in the second in which it is asked for as

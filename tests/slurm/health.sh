@@ -16,7 +16,7 @@ printf '#!/bin/bash\nexec tern run run.yaml\n' >job.sbatch
 recipe() {
     printf 'version: 1\nname: preflight\nledger: {dir: ledger}\nlaunch: {restarts: 2, %s}\nworkload: {command: [bash, -c, "echo rank on $SLURMD_NODENAME"], tasks_per_node: 1}\n' "${1-spares: 1}" >run.yaml
 }
-job() { rm -f job.out; submit --exclusive --no-kill --open-mode=append -o job.out "$@" job.sbatch; for _ in 1 2 3 4 5; do until_true job_over "$job" && return; done; }
+job() { rm -f job.out; submit --exclusive --no-kill --open-mode=append -o job.out "$@" job.sbatch; until_true job_over "$job"; }
 ranks() { sed -n "s/^rank on $N-//p" job.out | sort | tr '\n' ' ' | sed 's/ $//'; }
 sql() { tern ledger sql --ledger ledger -r latest -n -P "$1"; }
 
@@ -45,7 +45,7 @@ at 1 touch /dev/neuron0; on tern health --mend $N-1
 is "$(reason 1)" "idle none" "--mend NODE: an admin undoes the drain by name"
 printf '#!/bin/bash\nscontrol update nodename=%s-3 state=drain reason="cable: mine"\nexec tern run run.yaml\n' $N >mine.sbatch
 recipe; at 3 rm /dev/neuron1; rm -f job.out; submit --exclusive --no-kill -N4 -o job.out mine.sbatch
-await_job 3
+await_job
 is "$(ranks)" "1 2 4" "a bad node that an admin drains meanwhile is not used"
 is "$(reason 3)" "drained cable: mine" "a bad node that an admin drains meanwhile keeps the admin's reason"
 at 3 touch /dev/neuron1; resume 3
@@ -105,7 +105,7 @@ fi
 # ---- a node that is gone
 run tern cluster node --power off -c $CLUSTER $N-2
 until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $N-2 -o %T | grep -q down"
-recipe; submit --exclusive --no-kill -N3 -o job.out job.sbatch; await_job 3
+recipe; submit --exclusive --no-kill -N3 -o job.out job.sbatch; await_job
 is "$(ranks | wc -w)" 2 "a node that dies as a job starts: the others work"
 run tern cluster node --power on -c $CLUSTER $N-2
 until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $N-2 -o %T | grep -qx idle"; ok $? "a node that died comes back" || reason 2

@@ -8,9 +8,8 @@ cluster_up
 tiny_make || exit 1
 ended() { case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) return 1 ;; esac; }
 # Slurm's own pauses are 30 seconds and more.
-in_minutes() { for _ in 1 2 3 4 5 6; do until_true "$@" && return; done; return 1; }
-over() { in_minutes ended; ok $? "$1: the job ends" || tern cluster exec $CLUSTER -- squeue; }
-pending() { in_minutes is_pending; }
+over() { until_true ended; ok $? "$1: the job ends" || tern cluster exec $CLUSTER -- squeue; }
+pending() { until_true is_pending; }
 # The shortest limit there is; Slurm looks twice a minute.
 limits="--time=1 --signal=B:USR1@50 --exclusive --open-mode=append --requeue"
 sed "s/^name:.*/name: long/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/" run.yaml >long.yaml
@@ -21,7 +20,7 @@ submit $limits -N1 -o stop.out --wrap "exec tern run long.yaml --set name=stop -
 submit $limits --no-requeue -N1 -o norequeue.out --wrap "exec tern run long.yaml --set name=norequeue --set checkpoint.dir=norequeue"; norequeue_job=$job
 printf 'version: 1\nname: nothing\nledger: {dir: ledger}\nworkload: {command: [sleep, "600"]}\n' >nothing.yaml
 submit $limits -N1 -o nothing.out --wrap "exec tern run nothing.yaml"; nothing_job=$job
-in_minutes grep -q 'attempt 1' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again" || cat long.out
+until_true grep -q 'attempt 1' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again" || cat long.out
 has long.out "the job's time limit is near; the job is queued again" "a job's requeue at its time limit is logged"
 first=$(rows 'last_step' long)
 start_again # Slurm would wait for two minutes
@@ -34,19 +33,19 @@ is "$(rows outcome nothing)" time_limit "the cause of a workload without a check
 
 # A signal by a person is not the time limit.
 submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run long.yaml --set name=wish --set checkpoint.dir=wish"
-in_minutes grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
+until_true grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
 over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "a person's signal has another cause than the time limit"
 
 # An admin's requeue: what the ranks have is kept, and the job goes on with it.
 submit --time=30 --exclusive --open-mode=append -N1 -o again.out --requeue --wrap "exec tern run long.yaml --set name=again --set checkpoint.dir=again"
-in_minutes grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue ends well"
-pending; start_again; in_minutes sh -c "sed '1,/attempt 2/d' again.out | grep -q 'step '"
+until_true grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue ends well"
+pending; start_again; until_true sh -c "sed '1,/attempt 2/d' again.out | grep -q 'step '"
 ok $? "a job that an admin queued again trains again" || cat again.out
 on scancel --signal=USR1 --batch "$job"; over "queued again by an admin"
 is "$(rows 'outcome' again)" "requeued,stopped" "the cause of an admin's requeue is the requeue"
 [ "$(rows 'resumed_step > 0' again)" = "0,1" ]; ok $? "after an admin's requeue the second attempt continues the first" || rows 'resumed_step, last_step' again
 
-in_minutes grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again twice" || cat long.out
+until_true grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again twice" || cat long.out
 is "$(rows 'outcome' long)" "time_limit,time_limit" "two attempts ended by the limit"
 [ "$(rows resumed_step long)" = "0,$first" ]; ok $? "the second attempt continued the first" || rows 'resumed_step, last_step' long
 sed -i "s/^steps:.*/steps: $(($(sqlite3 ledger/ledger.db "select last_step from run where name = 'long'") + 10))/" long.yaml
@@ -60,7 +59,7 @@ if long; then
     sed "s/^name:.*/name: row/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/" run.yaml >row.yaml
     submit --time=2 --exclusive --open-mode=append --requeue -N1 -o row.out --wrap "exec tern run row.yaml --set checkpoint.dir=row"; row_job=$job
     for attempt in 1 2 3; do
-        in_minutes grep -q "attempt $attempt" row.out; pending; ok $? "--time=2: attempt $attempt ends at the limit, and the job is queued again" || tail -5 row.out
+        until_true grep -q "attempt $attempt" row.out; pending; ok $? "--time=2: attempt $attempt ends at the limit, and the job is queued again" || tail -5 row.out
         [ $attempt = 3 ] && sed -i "s/^steps:.*/steps: $(($(sqlite3 ledger/ledger.db "select last_step from run where name = 'row'") + 10))/" row.yaml
         start_again
     done

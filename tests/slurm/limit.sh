@@ -14,7 +14,7 @@ tiny_make || exit 1
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -5 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
 ended_as() { [ "$(rows 'outcome, exit_code' "$1")" = "$2" ]; }
 in_ledger() { until_true ended_as "$1" "$2"; is "$(rows 'outcome, exit_code' "$1")" "$2" "$3"; } # a moment after the log
-says() { for _ in 1 2 3 4; do until_true grep -q "$2" "$1.out" && return; done; return 1; }
+says() { until_true grep -q "$2" "$1.out"; }
 again() { name=$1; says "$1" "$2; the job is queued again"; ok $? "$3" || tail -3 "$1.out" | sed 's/^/# /'; }
 recipe() { sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/; s/dir: checkpoints/dir: $1-checkpoints/" run.yaml >"$1.yaml"; }
 # The shortest limit there is; Slurm looks twice a minute.

@@ -13,7 +13,7 @@ readme() { # NAME SBATCH-LINE: begins as $name, its batch node in $batch
     recipe "$1" 'restarts: 3'; until_true queue_empty
     printf '#!/bin/bash\n%s\nexec tern run\n' "$2" >train.sbatch
     on env PATH="$BIN:$PATH" sbatch --parsable --exclusive -N2 -o "$name.out" --tern="$name.yaml" train.sbatch; job=$(cat out)
-    until_true sh -c "[ \$(wc -l <$name.at) = 2 ]" || until_true sh -c "[ \$(wc -l <$name.at) = 2 ]"
+    until_true sh -c "[ \$(wc -l <$name.at) = 2 ]"
     batch=$(tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %B)
 }
 words=$(sed -n 's/.*has `\(#SBATCH [^`]*\)`.*/\1/p' "$ROOT/README.md"); [ -n "$words" ]; ok $? "README has the #SBATCH words of the script: $words"

@@ -18,6 +18,7 @@ for timeout in 60 5; do
     done
 done
 
+owner=0
 recipe still 'restarts: 3'
 script='tern run still.yaml & until [ -e still.go ]; do sleep 0.2; done; kill -STOP $!; sleep 15; kill -CONT $!; touch still.end; wait $!' job 2 -N2 --requeue
 touch still.go

@@ -16,7 +16,7 @@ recipe() {
 }
 printf '#!/bin/bash\nexec %s/tern run\n' "$BIN" >job.sbatch # whatever PATH is there
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
-over() { until_true job_over "$job" || until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
+over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
 exit_code() { tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed 's/.* ExitCode=\([^ ]*\).*/\1/'; }
 
@@ -83,7 +83,7 @@ until [ -e got.0 ] && [ -e got.1 ]; do sleep 0.1; done; sleep 0.5; exit 76' # mp
     sed -i 's/mpirun-checkpoints/stopped/' by-mpirun.yaml
     job by-mpirun -N2
     first() { sqlite3 ledger/ledger.db "select last_step > 0 from attempt where job_id = $job" | grep -q 1; }
-    until_true first || until_true first
+    until_true first
     on scancel -b -s TERM "$job"; over
     is "$(last 'outcome, exit_code' by-mpirun)" "stopped 76" "SIGTERM ends training by mpirun with a checkpoint"
 else
@@ -103,7 +103,7 @@ E2
 name=het; submit -o het.out het.sbatch
 all_six() { [ "$(ls het.? | wc -l)" = 6 ]; }
 until_true all_six
-het_over() { until_true queue_empty || until_true queue_empty; }
+het_over() { until_true queue_empty; }
 on scancel -b -s USR1 "$job"; het_over
 is "$(grep '^at' het.out | sort -k2n | cut -d' ' -f3 | tr '\n' ,)" "1,1,2,2,3,3," "a heterogeneous job: one run over both groups"
 is "$(grep -c 'got USR1' het.out) $(last 'outcome, world' het)" "6 stopped 6" "signals reach the ranks of both groups"

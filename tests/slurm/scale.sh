@@ -34,7 +34,7 @@ counts() {
     until_true queue_empty
     on sdiag -r
     submit --exclusive -N "$1" -o "job-$1.out" job.sbatch
-    for _ in 1 2 3 4 5 6; do until_true test -e "over.$1" && break; done
+    until_true test -e "over.$1"
     on sdiag
     sed -n '/by message type/,/by user/p' out | sed -n 's/^[ \t]*\([A-Z_]*\) .*count:\([0-9]*\).*/\1 \2/p' |
         grep -vE '^(MESSAGE_|REQUEST_(COMPLETE_|STEP_COMPLETE|STATS_INFO|PING|NODE_REGISTRATION|JOB_STEP_INFO))' | sort >"asked-$1"

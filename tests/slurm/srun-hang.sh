@@ -23,7 +23,7 @@ for name in stays stays-workload $(long && echo late); do
     printf '#!/bin/bash\nPATH=%s/%s:$PATH\nexec %s/tern run\n' "$WORK" "${name%-*}" "$BIN" >$name.sbatch
     submit -N1 --exclusive -o $name.out --tern=$name.yaml $name.sbatch
 done
-for _ in 1 2 3 4 5 6; do until_true queue_empty && break; done
+until_true queue_empty
 name=stays
 has stays.out "srun has not ended, though its step has been gone" "an srun that stays is ended, and that is logged"
 is "$(last 'outcome, exit_code, last_step' stays)" "done 0 8" "the trainer's work is done: its checkpoint tells"

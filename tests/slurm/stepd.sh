@@ -19,7 +19,7 @@ for name in stepd-workload stepd; do
     step=$(tern cluster exec $CLUSTER -- squeue -s -h -j "$job" -o %i | grep -v 'batch\|extern' | tail -n 1)
     on sh -c "for p in \$(pgrep -f 'slurmstepd: .$step.'); do ls -l /proc/\$p/fd | grep -q slurmd-trn1-st-trn1-2.log && kill -9 \$p && echo killed; done"
     out_has killed "$name: a slurmstepd is killed"; touch go; began=$SECONDS
-    until_true job_over "$job" || until_true job_over "$job"
+    until_true job_over "$job"
     [ $name = stepd ] || bound $((SECONDS - began)) 14 "$name: seconds from the end of the ranks to that of the job"
     on scontrol show job "$job" -o
     is "$(sed 's/.*JobState=\([A-Z_]*\).*ExitCode=\([0-9:]*\).*/\1 \2/' out)" "$([ $name = stepd ] && echo COMPLETED 0:0 || echo FAILED 3:0)" "$name: the job's state and exit code in Slurm"
@@ -53,13 +53,13 @@ silent() { # NAME COMMAND RESTARTS OPTION...: at work
 }
 silent lost '[ -e lost.once ] || { touch lost.once; exit 75; }' 1 -N2; until_true test -e lost.began.1; kill_stepd 2 all; touch lost.go
 silent nolog 'exit $((4 * SLURM_PROCID))' 0 -N2 --export=ALL,TERN_LOG_BYTES=0; until_true test -e nolog.began.1; kill_stepd 4; touch nolog.go
-for _ in 1 2 3 4; do until_true queue_empty && break; done
+until_true queue_empty
 name=lost; has lost.out "no rank has been heard of for a while" "srun is ended when the other ranks have"
 is "$(rows outcome lost)" "fault,done" "lost: the rank that failed counts, and the next attempt begins on the same nodes"
 name=nolog; has nolog.out "srun has not ended, though every rank has" "without logs, too"
 is "$(rows 'outcome, exit_code' nolog)" "failed 4" "nolog: the job has the status of the ranks"
 silent single 'exit 0' 0 -N1; kill_stepd '[1-4]' all
-for _ in 1 2 3 4; do until_true queue_empty && break; done
+until_true queue_empty
 has single.out "no rank has been heard of for a while" "the only rank of a job is killed with its slurmstepd: srun is ended"
 is "$(rows outcome single)" "fault" "single: how it ended is not known"
 on scancel -u "$(id -un)"; until_true queue_empty

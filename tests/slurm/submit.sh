@@ -7,7 +7,7 @@ cluster_up
 tiny_make || exit 1
 runs() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from run order by name"; }
 submitted() { on tern submit "$@" -- --parsable; job=$(cat out); }
-over() { await_job 6; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }
+over() { await_job; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }
 
 # ---- the Comment, also of a job that waits
 on tern submit run.yaml --set checkpoint.dir=first -- --parsable --hold; status 0; job=$(cat out)
@@ -90,7 +90,7 @@ submitted run.yaml --array 'optimizer.lr=1e-3,2e-3' --array 'data.seed=5,6' -N 1
 status 0 "tern submit --array"
 four() { [ "$(ls slurm-"${job}"_*.out 2>/dev/null | wc -l)" = 4 ]; }
 until_true four
-for _ in 1 2 3; do until_true queue_empty && break; done
+until_true queue_empty
 all_done() { [ "$(runs state | grep -c done)" = 4 ]; }
 until_true all_done
 is "$(runs 'name, state, last_step')" "tiny.lr-1e-3.seed-5 done 8

@@ -7,7 +7,7 @@
 cluster_up
 tiny_make || exit 1
 gone() { [ -z "$(tern cluster exec $CLUSTER -- squeue -h -j "$job")" ]; }
-over() { for _ in 1 2 3 4; do until_true gone && break; done; is "$(job_state "$job")" COMPLETED "$1: the job comes to its end" || cat "$1.out"; }
+over() { until_true gone; is "$(job_state "$job")" COMPLETED "$1: the job comes to its end" || cat "$1.out"; }
 begin() { # NAME: a job of two nodes at work
     sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 400/; s/every: 1, keep: 2/every: 50, keep: 2/; s/dir: checkpoints/dir: $1/" run.yaml >"$1.yaml"
     submit -N2 --exclusive -o "$1.out" --wrap "exec tern run $1.yaml"; status 0
@@ -88,10 +88,10 @@ is "$(rows outcome $run_name)" "done" "a tern-task that is stopped is continued 
 has $run_name.out 'its step is continued' "tern run says which rank had not ended"
 
 is_past() { [ "$(date +%s)" -gt "$end" ]; }
-job=$late; for _ in 1 2 3 4; do until_true is_past && break; done
+job=$late; until_true is_past
 before=$(date +%s); on scontrol resume "$late"
 on squeue -h -j "$late" -o %e; end=$(date -d "$(cat out)" +%s)
-for _ in 1 2 3 4; do until_true grep -q "time limit is" late.out && break; done
+until_true grep -q "time limit is" late.out
 sed -n "s/.*the job's time limit is in \([0-9]*\) s.*/\1/p" late.out >seconds
 # The line is of a moment between the resume and now; seconds are rounded at both ends.
 at=$((end - $(cat seconds))) after=$(date +%s)

@@ -27,7 +27,7 @@ twin() { # TEMPLATE NODES RANKS EVALUATIONS SED...: its recipe, narrower, trains
     run tern cluster exec $CLUSTER -- sh -c "cd twin && exec sbatch --parsable --tern=run.yaml -N$nodes --ntasks-per-node=$ranks -o run.out train.sbatch"
     status 0 "$t: sbatch takes the recipe" || cat err
     job=$(cat out)
-    await_job 20; is "$(job_state "$job")" COMPLETED "$t: the twin trains to its end" || tail -20 twin/run.out
+    await_job 4; is "$(job_state "$job")" COMPLETED "$t: the twin trains to its end" || tail -20 twin/run.out
     db=$(ls twin/ledger/runs/*/run.db)
     is "$(sqlite3 "$db" "select outcome, world, last_step from attempt" | tail -1)" "done|$((nodes * ranks))|8" "$t: all ranks, all steps"
     is "$(sqlite3 "$db" "select count(*) from (select distinct set_name, step from eval where step in (4, 8))")" "$evals" "$t: every held-out set is evaluated at every checkpoint"
@@ -52,14 +52,14 @@ lora() {
     run tern cluster exec $CLUSTER -- sh -c "cd twin && exec ./chain"; status 0 "lora: the chain of jobs is submitted" || cat err
     is "$(sed 's/:.*//' out | paste -sd' ')" "fetch train consolidate merge generate" "lora: its five jobs"
     job=$(sed -n 's/generate: job //p' out)
-    for _ in $(seq 20); do until_true queue_empty && break; done
+    for _ in 1 2 3 4; do until_true queue_empty && break; done
     is "$(job_state "$job")" COMPLETED "lora: the last job of the chain has ended well" || tail -5 twin/*.log
     is "$(sqlite3 twin/ledger/runs/*/run.db "select outcome, world, last_step from attempt")" "done|32|8" "lora: all ranks, all steps"
     is "$(jq -c '[.r, .lora_alpha, .lora_dropout, .target_modules]' twin/adapter/adapter_config.json)" '[16,16,0.05,["q_proj","v_proj"]]' "lora: its adapters are consolidated, as PEFT has them"
     [ -s twin/merged/model.safetensors ] && [ -s twin/merged/tokenizer.model ]; ok $? "lora: its model is merged"
     is "$(grep -c 'Say [123]\.' twin/generate-*.log)" 3 "lora: its model goes on with three prompts" || cat twin/generate-*.log
     run tern cluster exec $CLUSTER -- sh -c "cd broken && exec ./chain"; status 0 "lora: a chain of a broken set is submitted"
-    for _ in 1 2 3; do until_true queue_empty && break; done
+    until_true queue_empty
     is "$(cd broken; echo *.log | sed 's/-[0-9]*//g')" "fetch.log" "lora: no job of the chain begins after one that failed"
     cluster_down; mv twin twin-llama3-8b-lora; rm -r broken
 }

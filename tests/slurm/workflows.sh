@@ -35,7 +35,7 @@ Y
 info() { tern data info "$1" --json | jq -r "$2"; }
 trained() { # NAME: submitted to two nodes, to its end
     on tern submit "$1.yaml" -N 2 -- --parsable; status 0 "$1: tern submit"; [ $rc = 0 ] || return; job=$(cat out)
-    await_job 10; is "$(job_state "$job")" COMPLETED "$1: the job trains to its end" || tail -20 slurm-"$job".out | sed 's/^/# /'
+    await_job 2; is "$(job_state "$job")" COMPLETED "$1: the job trains to its end" || tail -20 slurm-"$job".out | sed 's/^/# /'
 }
 # SET: its perplexity a token of the model begun from (null where weights are random) and of the last checkpoint.
 perplexities() { jq -r ".[\"$1\"] | \"\(.before.ppl_token) \(.after.ppl_token)\"" evaluated; }

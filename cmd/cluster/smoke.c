@@ -401,7 +401,7 @@ static int report(const struct smoke *s)
     return bad || !good ? TERN_TEMPFAIL : 0;
 }
 
-static int smoke_here(struct tern_err *err)
+static int smoke_local(struct tern_err *err)
 {
     struct smoke s = {0};
     int rc = tern_fs_check_folder(where ? where : ".", /* or_none= */ false, err);
@@ -464,7 +464,7 @@ static int smoke_there(const char *name, struct tern_err *err)
 static int run_smoke(int n, char **args, struct tern_err *err)
 {
     if (n && strcmp(args[0], "here") == 0)
-        return smoke_here(err);
+        return smoke_local(err);
     char *name = tern_vcluster_find(n ? args[0] : NULL, err);
     int rc = name ? smoke_there(name, err) : -1;
     free(name);

@@ -233,14 +233,14 @@ free:
 
 /* -o s3://BUCKET/KEY: the set is built in a folder of this machine, then pushed.  It stays there
  * where that fails. */
-static int run_here(int n_args, char **args, struct tern_err *err);
+static int build_local(int n_args, char **args, struct tern_err *err);
 static int run_pushed(int n_args, char **args, struct tern_err *err)
 {
     const char *url = out, *tmp = getenv("TMPDIR");
     char *dir = tern_strf("%s/tern-build-XXXXXX", tmp && *tmp ? tmp : "/tmp"), *path = NULL;
     int rc = -1;
 
-    if (tern_str_ends(url, "/") || part || resume || data_step_here().tasks > 1) {
+    if (tern_str_ends(url, "/") || part || resume || data_step_local().tasks > 1) {
         tern_err_set(err, TERN_USAGE, "-o %s: %s", url,
                      tern_str_ends(url, "/") ? "it names no object. Write s3://BUCKET/KEY."
                                              : "parts are kept on a disk that all tasks see. Build "
@@ -251,7 +251,7 @@ static int run_pushed(int n_args, char **args, struct tern_err *err)
         path = tern_fs_join(dir, tern_fs_basename(url));
         out = path;
         pushed = true;
-        rc = run_here(n_args, args, err);
+        rc = build_local(n_args, args, err);
         if (rc == 0 && data_push_file(path, url, &stopped, err) < 0) {
             rc = tern_err_prefix(
                 err, "the set is built, but not pushed: `tern data push %s %s` goes on", path, url);
@@ -268,14 +268,14 @@ static int run_pushed(int n_args, char **args, struct tern_err *err)
 static int run(int n_args, char **args, struct tern_err *err)
 {
     return out && tern_str_starts(out, "s3://") ? run_pushed(n_args, args, err)
-                                                : run_here(n_args, args, err);
+                                                : build_local(n_args, args, err);
 }
 
-static int run_here(int n_args, char **args, struct tern_err *err)
+static int build_local(int n_args, char **args, struct tern_err *err)
 {
     struct tern_text_files files = {0};
     struct data_build b = {.text = text, .bos = bos, .dedup = dedup, .stop = &stopped};
-    const struct data_step step = part ? (struct data_step){.tasks = 1} : data_step_here();
+    const struct data_step step = part ? (struct data_step){.tasks = 1} : data_step_local();
     char *by_default = out ? NULL : default_out(args[0]);
     struct tern_data_feed_records records;
     struct tern_instruct *template = NULL;

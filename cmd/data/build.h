@@ -100,7 +100,7 @@ struct data_step {
     int rank, tasks; /* 0 of 1 outside of one */
     char name[64];   /* differs from every other step's, and process's outside of one */
 };
-struct data_step data_step_here(void);
+struct data_step data_step_local(void);
 /* Is there a folder of parts for `out`? */
 bool data_share_begun(const char *out);
 /* Build `b` by shares of `share_bytes` (0: chosen by size) beside other processes that do the same,

@@ -36,7 +36,7 @@ struct sharing {
     bool resumed; /* some shares were there when it began */
 };
 
-struct data_step data_step_here(void)
+struct data_step data_step_local(void)
 {
     const char *id = getenv("SLURM_STEP_ID"), *rank = getenv("SLURM_PROCID"),
                *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID"),

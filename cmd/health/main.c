@@ -56,7 +56,7 @@ static const struct tern_opt opts[] = {
 
 /* Texts that options point into; as long as the program. */
 static struct tern_site *site;
-static char *all_skipped, *all_expected, *known_here, *site_mounts;
+static char *all_skipped, *all_expected, *known_local, *site_mounts;
 
 /* The site's file is root's or the caller's (core/site), so root may read it too. */
 static int heed_site(struct tern_err *err)
@@ -259,7 +259,7 @@ static void ask_slurm(struct tern_health_options *o)
         tern_warn("%s", err.text);
         return;
     }
-    o->expect = known_here = join(known, o->expect);
+    o->expect = known_local = join(known, o->expect);
     snprintf(mount, sizeof mount, "%s:0", dir);
     if (*dir && add_mount(o, mount, NULL) < 0)
         tern_warn("%s: is not looked at again", dir);
@@ -345,7 +345,7 @@ static int run_and_free(int n, char **args, struct tern_err *err)
         rc = health_root_prolog_status(rc, err);
     free(all_skipped);
     free(all_expected);
-    free(known_here);
+    free(known_local);
     free(site_mounts);
     tern_site_free(site);
     return rc;

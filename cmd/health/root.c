@@ -34,7 +34,7 @@ int health_root_prolog_status(int rc, const struct tern_err *err)
     return rc == NODE_BAD ? NODE_BAD : 0;
 }
 
-static void drain_here(const struct tern_health_node *n)
+static void drain_local(const struct tern_health_node *n)
 {
     static const char *const words[] = {
         [TERN_HEALTH_DRAINED] = "drained",
@@ -53,7 +53,7 @@ static void drain_here(const struct tern_health_node *n)
         tern_warn("%s: %s (%s: %s)", n->name, words[done], n->check, n->text);
 }
 
-static void mend_here(const char *node, const struct tern_health_rows *rows)
+static void mend_local(const char *node, const struct tern_health_rows *rows)
 {
     struct tern_err err = {0};
     bool mended = false;
@@ -82,9 +82,9 @@ int health_root_check(struct tern_health_options *o, bool drains, struct tern_er
                   n->text);
     rc = tern_health_status(&judged);
     if (drains && n->verdict == TERN_HEALTH_NODE_BAD)
-        drain_here(n);
+        drain_local(n);
     else if (drains)
-        mend_here(name, &rows);
+        mend_local(name, &rows);
 out:
     tern_health_judged_free(&judged);
     tern_health_rows_free(&rows);

@@ -244,13 +244,13 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct found all = {0};
     int rc = -1;
 
-    if (show_wants_fields())
+    if (show_has_fields())
         return show_fields(fields, N_FIELDS);
     if (count < 1)
         return tern_err_set(err, TERN_USAGE, "--count %" PRId64 ": wanted 1 row or more", count);
     if (n_args == 0)
         return tern_err_set(err, TERN_USAGE, "which METRIC? 'loss', or the name of a held-out set");
-    if (show_want_ledger(err) == 0)
+    if (show_need_ledger(err) == 0)
         rc = n_args > 1 ? of_named(n_args, args, &all, err) : of_all(args[0], &all, err);
     if (rc == 0 && all.n == 0)
         rc = none(args[0], &all, err);

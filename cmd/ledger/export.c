@@ -199,7 +199,7 @@ static int run(int n_args, char **args, struct tern_err *err)
 
     if (check_format(err) < 0)
         return -1;
-    if (show_want_ledger(err) < 0)
+    if (show_need_ledger(err) < 0)
         return -1;
     const char *const named = show.ledger;
     out.runs = show.json ? json_array() : NULL;

@@ -326,7 +326,7 @@ int show_facts_read(const char *typed, struct show_facts *ret_facts, struct tern
 {
     struct show_facts f = {0};
 
-    if (show_want_ledger(err) < 0)
+    if (show_need_ledger(err) < 0)
         return -1;
     const char *const named = show.ledger; /* looking for a run changes it to the run's home */
     if (show_find(typed, f.id, err) < 0)

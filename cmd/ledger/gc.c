@@ -258,7 +258,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "give --remove or --dry-run, not both");
     if (gc.bad_days < 0 || gc.bad_days > 100000)
         return tern_err_set(err, TERN_USAGE, "--bad-older takes 0 to 100000 days");
-    if (show_want_ledger(err) < 0 ||
+    if (show_need_ledger(err) < 0 ||
         tern_ledger_homes(show.ledger, /* all= */ false, &homes, err) < 0)
         return -1;
     sigaction(SIGINT, &sa, NULL);

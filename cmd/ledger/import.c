@@ -314,7 +314,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     int rc = -1;
 
     (void)n_args;
-    if (check_name(err) < 0 || show_want_ledger(err) < 0)
+    if (check_name(err) < 0 || show_need_ledger(err) < 0)
         goto out;
     name = run_name ? NULL : default_name(args[0]);
     i.err = err;

@@ -134,13 +134,13 @@ static int run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--openmetrics goes without --json, -P and -o");
     if (list_fields_make(&fields, show.format, sort_by, err) < 0)
         return -1;
-    if (show_wants_fields()) {
+    if (show_has_fields()) {
         rc = show_fields(fields.fields, fields.n);
         goto out;
     }
     show.all |= list_filter.users.n > 0;
     list.recipes = list_filter.where.n > 0 || list_fields_have_keys(&fields);
-    if (show_want_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &dirs, err) < 0 ||
+    if (show_need_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &dirs, err) < 0 ||
         read_homes(&list, &dirs, err) < 0 || list_filter_apply(list.rows, &list.n, err) < 0 ||
         (sort_by && list_fields_sort(&fields, sort_by, list.rows, list.n, err) < 0))
         goto out;

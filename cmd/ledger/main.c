@@ -31,7 +31,7 @@ static int each_home(int n_args, char **args,
         return there ? each(&(struct tern_ledger_rows){.n = 1, .names = one}, err)
                      : tern_err_set(err, TERN_USAGE, "%s: no run %s", show.ledger, id);
     }
-    if (show_want_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &homes, err) < 0)
+    if (show_need_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &homes, err) < 0)
         return -1;
     rc = 0;
     for (size_t i = 0; i < homes.n && rc == 0; i++) {
@@ -229,7 +229,7 @@ static const struct tern_cmd fsck_cmd = {
 static int doctor(int n_args, char **args, struct tern_err *err)
 {
     (void)n_args, (void)args;
-    if (show_want_ledger(err) < 0)
+    if (show_need_ledger(err) < 0)
         return -1;
     char *program = tern_fs_beside("tern-cluster");
     execlp(program, "tern-cluster", "doctor", "--ledger", show.ledger, show.json ? "--json" : NULL,

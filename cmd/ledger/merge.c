@@ -107,7 +107,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     char *runs = tern_fs_join(args[0], "runs"), *users = tern_fs_join(args[0], "u");
     int rc = -1;
 
-    if (show_want_ledger(err) < 0)
+    if (show_need_ledger(err) < 0)
         goto out;
     if (!tern_fs_exists(runs) && !tern_fs_exists(users)) {
         tern_err_set(err, TERN_USAGE, "%s: is no ledger: it has no folder 'runs'", args[0]);

@@ -13,7 +13,7 @@ struct tern_yaml *show_recipe_parse(const char *text, struct tern_err *err)
     size_t body, n = tern_recipe_settings(text, sets, &body);
     struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
 
-    if (y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {
+    if (y && tern_yaml_expect(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {
         tern_yaml_free(y);
         y = NULL;
     }

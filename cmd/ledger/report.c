@@ -96,7 +96,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     uint64_t bytes = 0;
     int rc = -1;
 
-    if (show_want_ledger(err) < 0 || show_price(&usd_hour, err) < 0 ||
+    if (show_need_ledger(err) < 0 || show_price(&usd_hour, err) < 0 ||
         report_runs_open(&r, n_args, args, baseline, usd_hour, err) < 0)
         return -1;
     if (report_runs_title(&r, &title, &name, err) < 0)

@@ -482,7 +482,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct everything e = {0};
     int rc = -1;
 
-    if (show_wants_fields())
+    if (show_has_fields())
         return help_fields();
     struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
     if (!l || read_all(l, &e, err) < 0)

@@ -133,7 +133,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (every < 1 || every > EVERY_MAX_S)
         return tern_err_set(err, TERN_USAGE, "--every takes 1 to %d seconds", EVERY_MAX_S);
     s.every_s = (int)every;
-    if (serve_http_check(err) < 0 || show_want_ledger(err) < 0 || show_price(&s.usd_hour, err) < 0)
+    if (serve_http_check(err) < 0 || show_need_ledger(err) < 0 || show_price(&s.usd_hour, err) < 0)
         return -1;
     s.ledger = show.ledger;
     /* A run that is not there is reported now. */

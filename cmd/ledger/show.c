@@ -14,7 +14,7 @@
 
 struct show_options show;
 
-int show_want_ledger(struct tern_err *err)
+int show_need_ledger(struct tern_err *err)
 {
     if (!show.ledger)
         show.ledger = show.found = tern_site_find_ledger(err);
@@ -25,7 +25,7 @@ int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *e
 {
     char *home = NULL;
 
-    if (show_want_ledger(err) < 0 ||
+    if (show_need_ledger(err) < 0 ||
         tern_ledger_locate(show.ledger, typed, /* job= */ NULL, &home, run_id, err) < 0)
         return -1;
     show.ledger = home; /* until the program ends */
@@ -264,7 +264,7 @@ int show_table(struct show_cells *t, const char *format, const char *cut, struct
     return rc;
 }
 
-bool show_wants_fields(void)
+bool show_has_fields(void)
 {
     return show.helpformat || (show.format && strcasecmp(show.format, "help") == 0);
 }

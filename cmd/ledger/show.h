@@ -46,7 +46,7 @@ extern struct show_options show;
     }
 
 /* --ledger was given? */
-int show_want_ledger(struct tern_err *err);
+int show_need_ledger(struct tern_err *err);
 /* The id of the run that `typed` (NULL: the newest) names; show.ledger is its home from then on. */
 int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *err);
 struct tern_ledger *show_open_run(const char *typed, struct tern_err *err);
@@ -88,7 +88,7 @@ int show_table_put(struct tern_buf *to, struct show_cells *t, const char *format
  * cut [n_fields]: may be cut where they are wider than the terminal. */
 int show_table_all(struct show_cells *t, const bool *cut, struct tern_err *err);
 /* Was --helpformat, or -o help, given? */
-bool show_wants_fields(void);
+bool show_has_fields(void);
 /* 12345 as "12.3k", 3600 s as "1.0 h": at most six characters. */
 char *show_short_count(char to[16], double v);
 char *show_short_seconds(char to[16], double seconds);

@@ -114,7 +114,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct tern_ledger_table t = {0};
 
     (void)n_args;
-    if (show_want_ledger(err) < 0)
+    if (show_need_ledger(err) < 0)
         return -1;
     struct tern_ledger *l = show.run ? show_open_run(show.run, err) : open_catalogue(err);
     int rc =

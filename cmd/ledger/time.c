@@ -149,7 +149,7 @@ static int run_goodput(int n_args, char **args, struct tern_err *err)
     struct show_cells t = {.fields = goodput_fields, .n_fields = GOODPUT_FIELDS};
     struct show_facts sum = {0};
 
-    if (show_wants_fields())
+    if (show_has_fields())
         return show_fields(goodput_fields, GOODPUT_FIELDS);
     json_t *j = show.json ? json_array() : NULL;
     if (each_run(n_args, args, &t, j, add_goodput, &sum, err) < 0) {
@@ -248,7 +248,7 @@ static int run_cost(int n_args, char **args, struct tern_err *err)
     struct show_cells t = {.fields = cost_fields, .n_fields = COST_FIELDS};
     struct show_facts sum = {0};
 
-    if (show_wants_fields())
+    if (show_has_fields())
         return show_fields(cost_fields, COST_FIELDS);
     if (show_price(&usd_hour, err) < 0)
         return -1;

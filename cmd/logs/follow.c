@@ -147,7 +147,7 @@ static void wait_a_little(struct follow *f)
 static enum state follow_one(struct follow *f, struct tern_err *err)
 {
     char *dir = tern_logs_dir(f->ledger, f->id, f->attempt);
-    struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_want, NULL, err);
+    struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_choose, NULL, err);
     enum state s = GOES_ON;
 
     f->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

@@ -26,7 +26,7 @@ struct logs_options {
 extern struct logs_options logs;
 
 /* Is a log of this rank and node wanted? (tern_logs_choose) */
-bool logs_want(void *self, int64_t rank, const char *node);
+bool logs_choose(void *self, int64_t rank, const char *node);
 /* Print a line if it is wanted. */
 void logs_line(const struct tern_logs_line *line, unsigned attempt);
 /* Print the last `logs.tail` wanted lines. */

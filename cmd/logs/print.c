@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool logs_want(void *self, int64_t rank, const char *node)
+bool logs_choose(void *self, int64_t rank, const char *node)
 {
     bool in = logs.n_ranks == 0;
 
@@ -232,7 +232,7 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
         return -1;
     for (unsigned a = first; a <= last && rc == 0; a++) {
         char *dir = tern_logs_dir(ledger, id, a);
-        struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_want, NULL, err);
+        struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_choose, NULL, err);
         free(dir);
         if (!r) {
             rc = -1;

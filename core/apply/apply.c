@@ -85,8 +85,8 @@ static int try_text(const struct tern_apply *a, struct tern_err *err)
     return rc;
 }
 
-int tern_apply_ask(const struct tern_apply *a, const struct tern_apply_wanted *want,
-                   struct tern_apply_changes *ret, struct tern_err *err)
+int tern_apply_collect(const struct tern_apply *a, const struct tern_apply_expected *want,
+                       struct tern_apply_changes *ret, struct tern_err *err)
 {
     struct tern_slurm_nodes *nodes = NULL;
     struct tern_slurm_partitions *partitions = NULL;
@@ -126,14 +126,14 @@ int tern_apply_plan(struct tern_apply *a, struct tern_err *err)
     if (tern_apply_read(a->text.data ? a->text.data : "", a->file, &a->want, err) < 0 ||
         tern_apply_check_files(a, err) < 0 || try_text(a, err) < 0 || check_controller(a, err) < 0)
         return -1;
-    return tern_apply_ask(a, &a->want, &a->changes, err);
+    return tern_apply_collect(a, &a->want, &a->changes, err);
 }
 
 int tern_apply_compare_now(struct tern_apply *a, struct tern_err *err)
 {
     if (tern_apply_read(a->text.data ? a->text.data : "", a->file, &a->want, err) < 0)
         return -1;
-    return tern_apply_ask(a, &a->want, &a->changes, err);
+    return tern_apply_collect(a, &a->want, &a->changes, err);
 }
 
 /* A text without its first line, if that is a comment: it has the layout's path, as given. */
@@ -247,7 +247,7 @@ static int run_shell(const char *command, struct tern_err *err)
 }
 
 /* Until slurmctld has `want`, and no more. */
-static int await(struct tern_apply *a, const struct tern_apply_wanted *want, double timeout_s,
+static int await(struct tern_apply *a, const struct tern_apply_expected *want, double timeout_s,
                  struct tern_err *err)
 {
     const int64_t end_ns = tern_clock_boot_ns() + (int64_t)(timeout_s * 1e9);
@@ -256,7 +256,7 @@ static int await(struct tern_apply *a, const struct tern_apply_wanted *want, dou
 
     for (;;) {
         tern_apply_changes_free(&left);
-        rc = tern_apply_ask(a, want, &left, err);
+        rc = tern_apply_collect(a, want, &left, err);
         if ((rc == 0 && left.n == 0) || tern_clock_boot_ns() > end_ns)
             break;
         tern_clock_sleep_ns(200000000);
@@ -277,7 +277,7 @@ static int await(struct tern_apply *a, const struct tern_apply_wanted *want, dou
 }
 
 /* Have slurmctld take `want`, where `changes` lead to it. */
-static int tell(struct tern_apply *a, const struct tern_apply_wanted *want,
+static int tell(struct tern_apply *a, const struct tern_apply_expected *want,
                 const struct tern_apply_changes *changes, const struct tern_apply_options *o,
                 bool *ret_restarted, struct tern_err *err)
 {
@@ -345,7 +345,7 @@ static void put_back(struct tern_apply *a, const struct tern_apply_options *o,
                      const struct tern_apply_done *done, struct tern_err *err)
 {
     const char *old = a->old ? a->old : no_nodes;
-    struct tern_apply_wanted was = {0};
+    struct tern_apply_expected was = {0};
     struct tern_apply_changes changes = {0};
     struct tern_err why = {0}, cause = *err;
     bool restarted;
@@ -361,7 +361,7 @@ static void put_back(struct tern_apply *a, const struct tern_apply_options *o,
     unlink(done->backup); /* of the same bytes */
     rc = tern_apply_read(old, a->file, &was, &why);
     if (rc == 0)
-        rc = tern_apply_ask(a, &was, &changes, &why);
+        rc = tern_apply_collect(a, &was, &changes, &why);
     if (rc == 0 && changes.n)
         rc = tell(a, &was, &changes, o, &restarted, &why);
     else if (rc < 0 && o->restart && run_shell(o->restart, &why) == 0)
@@ -374,7 +374,7 @@ static void put_back(struct tern_apply *a, const struct tern_apply_options *o,
                      "%.400s. The earlier nodes are back in %.200s; restart slurmctld, which does "
                      "not have them: %.200s",
                      cause.text, a->file, why.text);
-    tern_apply_wanted_free(&was);
+    tern_apply_expected_free(&was);
     tern_apply_changes_free(&changes);
 }
 

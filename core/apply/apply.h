@@ -49,7 +49,7 @@ char *tern_apply_change_text(const struct tern_apply_change *c);
 /* ------------------------------------------------------------------ one apply */
 
 /* Nodes and partitions as a file has them.  Numbers that it does not say are 0, a weight -1. */
-struct tern_apply_wanted {
+struct tern_apply_expected {
     struct tern_slurm_nodes nodes;
     struct tern_slurm_partitions partitions;
 };
@@ -74,7 +74,7 @@ struct tern_apply {
 
     char *old; /* its text now; NULL: there is none */
     struct tern_buf text;
-    struct tern_apply_wanted want;
+    struct tern_apply_expected want;
     struct tern_apply_changes changes; /* from Slurm's to the text's */
     char *version;                     /* slurmctld's */
 };

@@ -97,10 +97,10 @@ static int read_partition(struct tern_slurm_partitions *to, const char *line, co
     return rc;
 }
 
-int tern_apply_read(const char *text, const char *path, struct tern_apply_wanted *ret,
+int tern_apply_read(const char *text, const char *path, struct tern_apply_expected *ret,
                     struct tern_err *err)
 {
-    struct tern_apply_wanted w = {0};
+    struct tern_apply_expected w = {0};
     int line = 0, rc = 0;
     char *s;
 
@@ -117,13 +117,13 @@ int tern_apply_read(const char *text, const char *path, struct tern_apply_wanted
         free(s);
     }
     if (rc < 0)
-        tern_apply_wanted_free(&w);
+        tern_apply_expected_free(&w);
     else
         *ret = w;
     return rc;
 }
 
-void tern_apply_wanted_free(struct tern_apply_wanted *w)
+void tern_apply_expected_free(struct tern_apply_expected *w)
 {
     for (size_t i = 0; i < w->nodes.n; i++) {
         free(w->nodes.node[i].name);
@@ -136,7 +136,7 @@ void tern_apply_wanted_free(struct tern_apply_wanted *w)
         tern_slurm_hosts_free(w->partitions.partition[i].nodes);
     }
     free(w->partitions.partition);
-    *w = (struct tern_apply_wanted){0};
+    *w = (struct tern_apply_expected){0};
 }
 
 /* ------------------------------------------------------------------ names, sorted */
@@ -395,7 +395,7 @@ static void compare_partitions(const struct tern_slurm_partitions *want,
             add(ret, TERN_APPLY_REMOVE, true, is->partition[i].name, "");
 }
 
-int tern_apply_compare(const struct tern_apply_wanted *want, const struct tern_apply_def *def,
+int tern_apply_compare(const struct tern_apply_expected *want, const struct tern_apply_def *def,
                        size_t n_def, const struct tern_slurm_nodes *nodes,
                        const struct tern_slurm_partitions *partitions,
                        struct tern_apply_changes *ret, struct tern_err *err)

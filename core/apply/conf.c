@@ -224,7 +224,7 @@ void tern_apply_close(struct tern_apply *a)
     tern_buf_free(&a->after);
     free(a->old);
     tern_buf_free(&a->text);
-    tern_apply_wanted_free(&a->want);
+    tern_apply_expected_free(&a->want);
     tern_apply_changes_free(&a->changes);
     free(a->version);
     *a = (struct tern_apply){.lock = -1};

@@ -16,22 +16,22 @@ char *tern_apply_value(const char *line, const char *key);
 bool tern_apply_listed(const char *list, const char *word);
 
 /* The nodes and partitions of `text`, the content of `path`. */
-int tern_apply_read(const char *text, const char *path, struct tern_apply_wanted *ret,
+int tern_apply_read(const char *text, const char *path, struct tern_apply_expected *ret,
                     struct tern_err *err);
-void tern_apply_wanted_free(struct tern_apply_wanted *w);
+void tern_apply_expected_free(struct tern_apply_expected *w);
 
 /* From what slurmctld has to `want`.  What it has and no file defines would go with its next
  * start: it is a REMOVE.  Nodes of other files that it has not would come: they are an ADD, for a
  * new name is what ends an older slurmctld.  `def`: [n_def], of other files. */
-int tern_apply_compare(const struct tern_apply_wanted *want, const struct tern_apply_def *def,
+int tern_apply_compare(const struct tern_apply_expected *want, const struct tern_apply_def *def,
                        size_t n_def, const struct tern_slurm_nodes *nodes,
                        const struct tern_slurm_partitions *partitions,
                        struct tern_apply_changes *ret, struct tern_err *err);
 void tern_apply_changes_free(struct tern_apply_changes *c);
 
 /* The same, asked of slurmctld now. */
-int tern_apply_ask(const struct tern_apply *a, const struct tern_apply_wanted *want,
-                   struct tern_apply_changes *ret, struct tern_err *err);
+int tern_apply_collect(const struct tern_apply *a, const struct tern_apply_expected *want,
+                       struct tern_apply_changes *ret, struct tern_err *err);
 
 /* Does another file define one of the nodes or partitions, or gres.conf lack their devices?
  * TERN_USAGE with file and line. */

@@ -155,7 +155,7 @@ static void add_sum(struct tern_behind *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-static void write_here(struct tern_behind *b)
+static void write_now(struct tern_behind *b)
 {
     if (!b->failed && tern_fs_write(b->fd, b->ring, b->open, b->path, &b->err) < 0)
         b->failed = true;
@@ -168,7 +168,7 @@ static void hand_over(struct tern_behind *b)
     if (b->read_back)
         add_sum(b);
     if (b->direct) {
-        write_here(b);
+        write_now(b);
         return;
     }
     pthread_mutex_lock(&b->lock);

@@ -199,7 +199,7 @@ struct tern_yaml_node *tern_yaml_get(const struct tern_yaml_node *map, const cha
     return NULL;
 }
 
-int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, struct tern_err *err)
+int tern_yaml_expect(const struct tern_yaml_node *n, enum tern_yaml_kind kind, struct tern_err *err)
 {
     static const char *const names[] = {"a single value", "a map (key: value)", "a list"};
 
@@ -212,7 +212,7 @@ int tern_yaml_read_text(const struct tern_yaml_node *n, char **out, struct tern_
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     if (tern_yaml_is_null(n))
         return tern_yaml_fail(n, err, "has no value.");
@@ -225,7 +225,7 @@ int tern_yaml_read_bool(const struct tern_yaml_node *n, bool *out, struct tern_e
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     bool yes = strcmp(n->text, "true") == 0;
     if (!yes && strcmp(n->text, "false") != 0)
@@ -239,7 +239,7 @@ int tern_yaml_read_int(const struct tern_yaml_node *n, int64_t lo, int64_t hi, i
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     if (tern_str_int(n->text, lo, hi, out) < 0)
         return tern_yaml_fail(n, err, "'%s' is not a whole number from %lld to %lld.", n->text,
@@ -252,7 +252,7 @@ int tern_yaml_read_real(const struct tern_yaml_node *n, double lo, double hi, do
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     if (tern_str_real(n->text, lo, hi, out) < 0)
         return tern_yaml_fail(n, err, "'%s' is not a number from %g to %g.", n->text, lo, hi);
@@ -264,7 +264,7 @@ int tern_yaml_read_word(const struct tern_yaml_node *n, const char *const *words
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     struct tern_buf all = {0};
     for (int i = 0; words[i]; i++) {

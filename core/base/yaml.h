@@ -88,7 +88,8 @@ int tern_yaml_read_real(const struct tern_yaml_node *n, double lo, double hi, do
 /* One of a NULL-ended list of words; *out is its index. */
 int tern_yaml_read_word(const struct tern_yaml_node *n, const char *const *words, int *out,
                         struct tern_err *err);
-int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, struct tern_err *err);
+int tern_yaml_expect(const struct tern_yaml_node *n, enum tern_yaml_kind kind,
+                     struct tern_err *err);
 
 /* Refuse the first key of `map` (and of maps below it) that was never read. */
 int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);

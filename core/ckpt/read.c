@@ -89,7 +89,7 @@ int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path,
 /* Elements [at, at + n) of slice `s`, which lie in `piece`: those wanted are put in their place.
  * Row by row of the last dimension. */
 static void scatter(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
-                    const struct tern_ckpt_wanted *w, const char *piece, uint64_t at, uint64_t n)
+                    const struct tern_ckpt_request *w, const char *piece, uint64_t at, uint64_t n)
 {
     int last = info->ndim - 1;
     size_t from_bytes = tern_ckpt_type_bytes(info->type), to_bytes = tern_ckpt_type_bytes(w->type);
@@ -123,7 +123,7 @@ static void scatter(const struct tern_ckpt_info *info, const struct tern_ckpt_sl
 
 /* First and one past the last element of `s` that `w` wants; false when it wants none. */
 static bool range(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
-                  const struct tern_ckpt_wanted *w, uint64_t *first, uint64_t *end)
+                  const struct tern_ckpt_request *w, uint64_t *first, uint64_t *end)
 {
     uint64_t a = 0, b = 0;
 
@@ -148,7 +148,7 @@ static char *shard_path(const struct tern_ckpt *c, unsigned i)
 
 /* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
 static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
-                      struct tern_ckpt_slice *s, const struct tern_ckpt_wanted *w,
+                      struct tern_ckpt_slice *s, const struct tern_ckpt_request *w,
                       struct tern_err *err)
 {
     char *piece = c->piece ? c->piece : tern_alloc(TERN_CKPT_PIECE, 1, info->name, err);
@@ -226,7 +226,7 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err)
 {
     struct tern_ckpt_table_entry *e = tern_ckpt_table_find(c, name);
-    struct tern_ckpt_wanted w = {.type = type, .to = to};
+    struct tern_ckpt_request w = {.type = type, .to = to};
     int rc = 0;
 
     if (!e)

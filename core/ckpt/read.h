@@ -7,7 +7,7 @@
 enum { TERN_CKPT_PIECE = 4 << 20 }; /* bytes read at a time: a Lustre stripe or several */
 
 /* Part of an array that is wanted, and where it goes. */
-struct tern_ckpt_wanted {
+struct tern_ckpt_request {
     enum tern_ckpt_type type;
     uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
     char *to;
@@ -26,7 +26,7 @@ int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path,
 
 /* Puts what `w` wants of the strided slice `s` in its place; c->piece is there. */
 int tern_ckpt_strided_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
-                           const struct tern_ckpt_slice *s, const struct tern_ckpt_wanted *w,
+                           const struct tern_ckpt_slice *s, const struct tern_ckpt_request *w,
                            struct tern_err *err);
 
 #endif

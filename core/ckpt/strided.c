@@ -10,7 +10,7 @@
 struct box {
     const struct tern_ckpt_info *info;
     const struct tern_ckpt_slice *s;
-    const struct tern_ckpt_wanted *w;
+    const struct tern_ckpt_request *w;
     const char *path;
     uint64_t from[TERN_CKPT_DIMS], n[TERN_CKPT_DIMS]; /* in the slice */
 };
@@ -98,7 +98,7 @@ static int read_box(struct tern_ckpt *c, const struct box *b, struct tern_err *e
 }
 
 int tern_ckpt_strided_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
-                           const struct tern_ckpt_slice *s, const struct tern_ckpt_wanted *w,
+                           const struct tern_ckpt_slice *s, const struct tern_ckpt_request *w,
                            struct tern_err *err)
 {
     struct box b = {.info = info, .s = s, .w = w};

@@ -197,7 +197,7 @@ struct tern_env_step {
 void tern_env_step_look(struct tern_env_step *s, char *const *variables);
 /* Has job `job` a slurmstepd on this machine for a step of srun's?  True, too, where the processes
  * of others cannot be seen. */
-bool tern_env_step_runs_here(uint32_t job);
+bool tern_env_step_is_local(uint32_t job);
 void tern_env_step_leave(const struct tern_env_step *s);
 void tern_env_step_free(struct tern_env_step *s);
 

@@ -235,7 +235,7 @@ static bool is_our_job(char *const *variables, uint32_t job)
     return (ours && strtoul(ours, NULL, 10) == job) || has_group(variables, job);
 }
 
-bool tern_env_step_runs_here(uint32_t job)
+bool tern_env_step_is_local(uint32_t job)
 {
     DIR *d = opendir("/proc");
     const struct dirent *e;

@@ -53,7 +53,7 @@ struct liveness {
     struct known *ranks;         /* [size] */
 };
 
-void tern_fabric_liveness_ask(struct liveness *l, int r)
+void tern_fabric_liveness_probe(struct liveness *l, int r)
 {
     struct datagram d = {.magic = MAGIC, .kind = QUESTION};
 
@@ -167,7 +167,7 @@ static void greet(struct liveness *l)
         int r = (l->rank + i) % l->size; /* not all of them the same one at once */
         if (tern_fabric_liveness_heard(l, r))
             continue;
-        tern_fabric_liveness_ask(l, r);
+        tern_fabric_liveness_probe(l, r);
         if (++asked % GREETED_AT_ONCE == 0)
             tern_clock_sleep_ns(1000000);
     }

@@ -38,7 +38,7 @@ void tern_fabric_liveness_close(struct liveness *l);
 /* The following take NULL for `l` and then know nothing.  Any thread may call them. */
 
 /* Does not wait. */
-void tern_fabric_liveness_ask(struct liveness *l, int r);
+void tern_fabric_liveness_probe(struct liveness *l, int r);
 /* When rank r last answered, on the boot clock; 0: never. */
 int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
 /* How long the work of rank r may take, by its last answer; 0 when not known. */

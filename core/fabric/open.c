@@ -195,7 +195,7 @@ static int count_cpus(const uint64_t cpus[CPUS / 64])
 /* Ranks a core on this machine: all ranks on all cores that any of them has.  Where that is more,
  * it is those that can run on no core but mine on mine.  No rank knows this of the others, which
  * may be bound elsewhere: the most that any rank has seen holds for all. */
-static double load_here(const struct hello *mine, const uint8_t *all, int size)
+static double load_of_node(const struct hello *mine, const uint8_t *all, int size)
 {
     uint64_t any[CPUS / 64] = {0};
     int here = 0, inside = 0;
@@ -254,7 +254,7 @@ static int meet_peers(struct tern_fabric *f, struct tern_wire_up *w, uint8_t *al
             m.leader = r;
     }
     tern_fabric_liveness_start(f->wait.liveness);
-    m.load = load_here(&mine, all, f->wire.size);
+    m.load = load_of_node(&mine, all, f->wire.size);
     return exchange(w, &m, sizeof m, all, err);
 }
 

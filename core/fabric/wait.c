@@ -201,9 +201,9 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
     }
     if (now - w->life_asked >= LIFE_NS) {
         w->life_asked = now;
-        tern_fabric_liveness_ask(f->wait.liveness, r);
+        tern_fabric_liveness_probe(f->wait.liveness, r);
         if (other >= 0)
-            tern_fabric_liveness_ask(f->wait.liveness, other);
+            tern_fabric_liveness_probe(f->wait.liveness, other);
         return 0;
     }
     if (!tern_fabric_liveness_heard(f->wait.liveness, r))
@@ -234,7 +234,7 @@ static int ask_around(struct tern_comm *c, struct tern_err *err)
 
     tern_fabric_blame_send_all(f, &ask);
     for (int m = 0; m < c->shape.size; m++)
-        tern_fabric_liveness_ask(f->wait.liveness, c->world[m]);
+        tern_fabric_liveness_probe(f->wait.liveness, c->world[m]);
     while (tern_clock_boot_ns() < end) {
         if (f->wire.transport)
             f->wire.transport->ops->progress(f->wire.transport);

@@ -154,7 +154,7 @@ static int read_line(const struct tern_instruct_template *t, const struct tern_y
 {
     if (!n)
         return 0;
-    if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
         return -1;
     for (const char *at = tern_yaml_text(n); *at;)
         if (read_part(t, n, &at, ret_line, err) < 0)
@@ -190,11 +190,11 @@ static int read_specials(struct tern_instruct_template *t, const struct tern_yam
 {
     if (!list)
         return 0;
-    if (tern_yaml_want(list, TERN_YAML_LIST, err) < 0)
+    if (tern_yaml_expect(list, TERN_YAML_LIST, err) < 0)
         return -1;
     for (size_t i = 0; i < tern_yaml_count(list); i++) {
         const struct tern_yaml_node *n = tern_yaml_at(list, i);
-        if (tern_yaml_want(n, TERN_YAML_TEXT, err) < 0)
+        if (tern_yaml_expect(n, TERN_YAML_TEXT, err) < 0)
             return -1;
         if (t->n_specials == TERN_INSTRUCT_SPECIALS_MAX)
             return tern_yaml_fail(n, err, "a template may have %d special tokens",
@@ -229,7 +229,7 @@ static int read_fields(struct tern_instruct_template *t, const struct tern_yaml_
 {
     const struct tern_yaml_node *join = tern_yaml_get(root, "join");
 
-    if (tern_yaml_want(prompt, TERN_YAML_LIST, err) < 0)
+    if (tern_yaml_expect(prompt, TERN_YAML_LIST, err) < 0)
         return -1;
     if (tern_yaml_count(prompt) > TERN_INSTRUCT_SECTIONS_MAX)
         return tern_yaml_fail(prompt, err, "a template may have %d sections",
@@ -274,7 +274,7 @@ static int read_chat(struct tern_instruct_template *t, const struct tern_yaml_no
 {
     const struct tern_yaml_node *begin, *system, *user, *trim;
 
-    if (tern_yaml_want(chat, TERN_YAML_MAP, err) < 0)
+    if (tern_yaml_expect(chat, TERN_YAML_MAP, err) < 0)
         return -1;
     begin = tern_yaml_get(chat, "begin");
     system = tern_yaml_get(chat, "system");
@@ -331,7 +331,7 @@ static int read_answer(struct tern_instruct_template *t, const struct tern_yaml_
 static int read_root(struct tern_instruct_template *t, const struct tern_yaml_node *root,
                      struct tern_err *err)
 {
-    if (tern_yaml_want(root, TERN_YAML_MAP, err) < 0)
+    if (tern_yaml_expect(root, TERN_YAML_MAP, err) < 0)
         return -1;
     const struct tern_yaml_node *prompt = tern_yaml_get(root, "prompt"),
                                 *chat = tern_yaml_get(root, "chat");

@@ -487,7 +487,7 @@ static bool is_early(const struct tern_intake_tb *t, const struct file *f)
 static bool is_taken_anyway(const struct file *f)
 {
     return f->owner == TERN_INTAKE_UNKNOWN && f->writer.pid < 0 &&
-           (!f->writer.host[0] || tern_intake_writer_is_here(&f->writer));
+           (!f->writer.host[0] || tern_intake_writer_is_local(&f->writer));
 }
 
 /* The trainer has ended, and no file is known to be ours (its writer was in a container, or had
@@ -518,7 +518,7 @@ static bool missed_one(const struct tern_intake_tb *t)
     for (size_t i = 0; i < t->n; i++) {
         const struct file *f = &t->files[i];
         if (f->owner == TERN_INTAKE_UNKNOWN && f->writer.pid > 0 && !is_early(t, f) &&
-            tern_intake_writer_is_here(&f->writer))
+            tern_intake_writer_is_local(&f->writer))
             return true;
     }
     return false;

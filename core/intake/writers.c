@@ -57,7 +57,7 @@ bool tern_intake_writer_same(const struct tern_intake_writer *a, const struct te
     return a->pid == b->pid && strcmp(a->host, b->host) == 0;
 }
 
-bool tern_intake_writer_is_here(const struct tern_intake_writer *w)
+bool tern_intake_writer_is_local(const struct tern_intake_writer *w)
 {
     char here[256] = "";
 
@@ -67,7 +67,7 @@ bool tern_intake_writer_is_here(const struct tern_intake_writer *w)
 
 bool tern_intake_writer_runs(const struct tern_intake_writer *w)
 {
-    return w->pid > 0 && tern_intake_writer_is_here(w) &&
+    return w->pid > 0 && tern_intake_writer_is_local(w) &&
            (kill((pid_t)w->pid, 0) == 0 || errno == EPERM);
 }
 
@@ -252,7 +252,7 @@ enum tern_intake_owner tern_intake_writers_owner(const struct tern_intake_writer
 {
     enum tern_intake_owner owner = TERN_INTAKE_UNKNOWN;
 
-    if (w->pid > 0 && tern_intake_writer_is_here(w) && was_ours(p, w->pid))
+    if (w->pid > 0 && tern_intake_writer_is_local(w) && was_ours(p, w->pid))
         return TERN_INTAKE_OURS;
     if (tern_intake_writer_runs(w) && has_our_variable((int)w->pid))
         return TERN_INTAKE_OURS;

@@ -29,7 +29,7 @@ void tern_intake_writer_read(struct tern_intake_writer *w, const char *name);
 bool tern_intake_writer_same(const struct tern_intake_writer *a,
                              const struct tern_intake_writer *b);
 /* Does the name tell this node? */
-bool tern_intake_writer_is_here(const struct tern_intake_writer *w);
+bool tern_intake_writer_is_local(const struct tern_intake_writer *w);
 /* Does it tell a process of this node that still runs? */
 bool tern_intake_writer_runs(const struct tern_intake_writer *w);
 

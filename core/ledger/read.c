@@ -348,7 +348,7 @@ int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
                 sizeof *out->checkpoints, take_checkpoint, out, err);
 }
 
-int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err)
+int tern_ledger_view_need_run(struct tern_ledger *l, struct tern_err *err)
 {
     return l->catalogue
                ? tern_err_set(err, TERN_FAILED, "%s: the catalogue holds no such rows", l->what)
@@ -358,7 +358,7 @@ int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err)
 int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows *out,
                                  struct tern_err *err)
 {
-    return tern_ledger_view_want_run(l, err) < 0
+    return tern_ledger_view_need_run(l, err) < 0
                ? -1
                : rows(l,
                       "SELECT run_id, attempt, step, path, bytes, shards, manifest_sha256, state, "
@@ -385,7 +385,7 @@ static void take_eval(struct cursor *c, void *row)
 
 int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (tern_ledger_view_want_run(l, err) < 0)
+    if (tern_ledger_view_need_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, step, set_name, nll, tokens, bytes, ppl_token, ppl_byte, wall_ns,"
@@ -409,7 +409,7 @@ static void take_event(struct cursor *c, void *row)
 
 int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (tern_ledger_view_want_run(l, err) < 0)
+    if (tern_ledger_view_need_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, writer, wall_ns, kind, severity, node, text FROM event"
@@ -437,7 +437,7 @@ static void take_health(struct cursor *c, void *row)
 int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err)
 {
-    if (tern_ledger_view_want_run(l, err) < 0)
+    if (tern_ledger_view_need_run(l, err) < 0)
         return -1;
     return rows(l,
                 "SELECT attempt, writer, wall_ns, check_id, node, verdict, severity, text, value,"
@@ -452,7 +452,7 @@ static void take_name(struct cursor *c, void *row)
 
 int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
-    if (tern_ledger_view_want_run(l, err) < 0)
+    if (tern_ledger_view_need_run(l, err) < 0)
         return -1;
     return rows(l, "SELECT name FROM metric ORDER BY name", sizeof *out->names, take_name, out,
                 err);

@@ -55,7 +55,7 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
     int rc = -1, step = SQLITE_DONE;
     int64_t id = -1;
 
-    if (tern_ledger_view_want_run(l, err) < 0)
+    if (tern_ledger_view_need_run(l, err) < 0)
         return -1;
     sqlite3_stmt *find = tern_ledger_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
     sqlite3_stmt *count =
@@ -117,7 +117,7 @@ static sqlite3_stmt *points_of(struct tern_ledger *l, const struct tern_ledger_p
                                const char *sql, struct tern_err *err)
 {
     sqlite3_stmt *st =
-        tern_ledger_view_want_run(l, err) < 0 ? NULL : tern_ledger_db_prepare(l->db, sql, err);
+        tern_ledger_view_need_run(l, err) < 0 ? NULL : tern_ledger_db_prepare(l->db, sql, err);
 
     if (!st)
         return NULL;

@@ -25,7 +25,7 @@ bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 double tern_ledger_view_step(int64_t step);
 
 /* 0, or the error of a catalogue that is asked for rows of one run. */
-int tern_ledger_view_want_run(struct tern_ledger *l, struct tern_err *err);
+int tern_ledger_view_need_run(struct tern_ledger *l, struct tern_err *err);
 
 /* tern_ledger_find, with 1 for none; and the error of none, which tells the nearest name in `home`.
  */

@@ -37,7 +37,7 @@ static int read_mixed(struct tern_yaml_node *n, struct tern_recipe_set *s, struc
 static int read_sets(struct tern_recipe *r, struct tern_yaml_node *list, bool named,
                      struct tern_recipe_sets *out, struct tern_err *err)
 {
-    if (tern_yaml_want(list, TERN_YAML_LIST, err) < 0)
+    if (tern_yaml_expect(list, TERN_YAML_LIST, err) < 0)
         return -1;
     if (!list)
         return 0;
@@ -48,7 +48,7 @@ static int read_sets(struct tern_recipe *r, struct tern_yaml_node *list, bool na
         struct tern_yaml_node *n = tern_yaml_at(list, i);
         struct tern_recipe_set *s = &out->sets[out->n++];
         s->weight = 1;
-        if (tern_yaml_want(n, TERN_YAML_MAP, err) < 0 ||
+        if (tern_yaml_expect(n, TERN_YAML_MAP, err) < 0 ||
             tern_yaml_read_text(tern_yaml_get(n, "path"), &s->path, err) < 0)
             return -1;
         if (!s->path)
@@ -84,7 +84,7 @@ static int read_stage(struct tern_recipe *r, struct tern_yaml_node *n, bool last
     struct tern_recipe_stage *s = &r->data.stages[r->data.n_stages];
 
     s->key = tern_strf("data.stages[%zu].train", r->data.n_stages++);
-    if (tern_yaml_want(n, TERN_YAML_MAP, err) < 0 ||
+    if (tern_yaml_expect(n, TERN_YAML_MAP, err) < 0 ||
         tern_yaml_read_int(tern_yaml_get(n, "until"), 1, TERN_RECIPE_STEPS_MAX, &s->until, err) <
             0 ||
         read_sets(r, tern_yaml_get(n, "train"), false, &s->train, err) < 0)
@@ -110,7 +110,7 @@ int tern_recipe_read_data(struct tern_recipe *r, struct tern_err *err)
 
     if (tern_recipe_look_up(r, "data.train", &train, err) < 0 ||
         tern_recipe_look_up(r, "data.stages", &stages, err) < 0 ||
-        tern_yaml_want(stages, TERN_YAML_LIST, err) < 0)
+        tern_yaml_expect(stages, TERN_YAML_LIST, err) < 0)
         return -1;
     if (stages && train)
         return tern_yaml_fail(stages, err,
@@ -147,7 +147,7 @@ int tern_recipe_read_targets(struct tern_recipe *r, struct tern_err *err)
     if (r->lora.rank && r->lora.alpha == 0)
         r->lora.alpha = (double)r->lora.rank;
     if (tern_recipe_look_up(r, "lora.targets", &list, err) < 0 ||
-        tern_yaml_want(list, TERN_YAML_LIST, err) < 0)
+        tern_yaml_expect(list, TERN_YAML_LIST, err) < 0)
         return -1;
     if (!list)
         return 0;
@@ -172,7 +172,7 @@ int tern_recipe_read_betas(struct tern_recipe *r, struct tern_err *err)
     r->optimizer.beta1 = 0.9;
     r->optimizer.beta2 = 0.95;
     if (tern_recipe_look_up(r, "optimizer.betas", &n, err) < 0 ||
-        tern_yaml_want(n, TERN_YAML_LIST, err) < 0)
+        tern_yaml_expect(n, TERN_YAML_LIST, err) < 0)
         return -1;
     if (!n)
         return 0;
@@ -187,7 +187,7 @@ int tern_recipe_read_betas(struct tern_recipe *r, struct tern_err *err)
 /* A list of texts, NULL-ended; *out stays NULL without one. */
 static int read_words(struct tern_yaml_node *n, char ***out, size_t *n_out, struct tern_err *err)
 {
-    if (tern_yaml_want(n, TERN_YAML_LIST, err) < 0)
+    if (tern_yaml_expect(n, TERN_YAML_LIST, err) < 0)
         return -1;
     if (!n)
         return 0;
@@ -248,7 +248,7 @@ static int read_metric(struct tern_recipe *r, struct tern_yaml_node *n,
         m->known = tern_strdup(trainers[word]);
         return 0;
     }
-    if (tern_yaml_want(n, TERN_YAML_MAP, err) < 0 ||
+    if (tern_yaml_expect(n, TERN_YAML_MAP, err) < 0 ||
         tern_yaml_read_text(tern_yaml_get(n, "pattern"), &m->pattern, err) < 0 ||
         tern_yaml_read_text(tern_yaml_get(n, "tensorboard"), &m->tensorboard, err) < 0 ||
         read_words(tern_yaml_get(n, "names"), &m->names, &m->n_names, err) < 0)
@@ -291,7 +291,7 @@ int tern_recipe_read_metrics(struct tern_recipe *r, struct tern_err *err)
     struct tern_yaml_node *list;
 
     if (tern_recipe_look_up(r, "workload.metrics", &list, err) < 0 ||
-        tern_yaml_want(list, TERN_YAML_LIST, err) < 0)
+        tern_yaml_expect(list, TERN_YAML_LIST, err) < 0)
         return -1;
     if (!list || tern_yaml_count(list) == 0)
         return 0;

@@ -20,7 +20,7 @@ int tern_recipe_look_up(const struct tern_recipe *r, const char *name, struct te
     for (const char *s = name; n; s += strlen(part) + 1) {
         size_t len = strcspn(s, ".");
         snprintf(part, sizeof part, "%.*s", (int)len, s);
-        if (tern_yaml_want(n, TERN_YAML_MAP, err) < 0)
+        if (tern_yaml_expect(n, TERN_YAML_MAP, err) < 0)
             return -1;
         n = tern_yaml_get(n, part);
         if (!s[len])
@@ -102,7 +102,7 @@ struct tern_recipe *tern_recipe_from(const char *path, struct tern_yaml *source,
     }
     r->path = tern_strdup(path);
     r->source = source;
-    if (tern_yaml_want(tern_yaml_root(r->source), TERN_YAML_MAP, err) < 0)
+    if (tern_yaml_expect(tern_yaml_root(r->source), TERN_YAML_MAP, err) < 0)
         goto fail;
     for (size_t i = 0; i < n; i++) {
         const char *eq = strchr(overrides[i], '=');

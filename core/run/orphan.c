@@ -45,7 +45,7 @@ enum {
 };
 
 struct orphan {
-    struct tern_task_beacon_asker beacon;
+    struct tern_task_beacon_client beacon;
     struct tern_slurm_node_address slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
     int turn;           /* of this node among those that query the beacon */
@@ -348,7 +348,7 @@ static void look_after(void)
 
 int tern_run_orphan_watch(struct tern_err *err)
 {
-    struct tern_task_beacon_asker beacon;
+    struct tern_task_beacon_client beacon;
     sigset_t ends;
     int silent = 0; /* ms, counted by queries: a stop of this process is no silence */
 

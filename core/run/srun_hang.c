@@ -195,7 +195,7 @@ static bool end_silent(struct tern_run_srun_hang *s, const struct tern_run_ranks
         s->beacon ? tern_task_beacon_judge(s->beacon, now) : TERN_TASK_BEACON_LIVES;
 
     if (life == TERN_TASK_BEACON_LIVES ||
-        (life == TERN_TASK_BEACON_SILENT && (r->nodes > 1 || tern_env_step_runs_here(r->job))))
+        (life == TERN_TASK_BEACON_SILENT && (r->nodes > 1 || tern_env_step_is_local(r->job))))
         return s->again_at = 0, false;
     if (life != TERN_TASK_BEACON_ENDED && now < wake(s, r, now))
         return false;

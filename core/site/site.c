@@ -72,7 +72,7 @@ static int read_section(struct tern_yaml_node *root, const char *name, struct te
                         struct tern_err *err)
 {
     *out = tern_yaml_get(root, name);
-    return tern_yaml_want(*out, TERN_YAML_MAP, err);
+    return tern_yaml_expect(*out, TERN_YAML_MAP, err);
 }
 
 /* "/shared/ledger/%u" with the user's name in it; other percent signs are refused. */
@@ -236,7 +236,7 @@ static int read_all(struct tern_site *s, struct tern_yaml *doc, struct tern_err 
 {
     struct tern_yaml_node *root = tern_yaml_root(doc);
 
-    if (tern_yaml_want(root, TERN_YAML_MAP, err) < 0 || read_version(root, s->path, err) < 0 ||
+    if (tern_yaml_expect(root, TERN_YAML_MAP, err) < 0 || read_version(root, s->path, err) < 0 ||
         refuse_plugin(root, err) < 0)
         return -1;
     for (size_t i = 0; i < N_KEYS; i++)
@@ -324,7 +324,7 @@ int tern_site_fill(const struct tern_site *s, struct tern_recipe *r, struct tern
 }
 
 /* "ledger", malloc'ed; NULL: there is none, or another user made it. */
-static char *ledger_here(bool *ret_other)
+static char *local_ledger(bool *ret_other)
 {
     static const char *const parts[] = {"ledger/runs", "ledger/u", "ledger/ledger.db"};
     struct stat st;
@@ -346,7 +346,7 @@ char *tern_site_find_ledger(struct tern_err *err)
 
     if (!site)
         return NULL;
-    char *dir = site->ledger ? tern_strdup(site->ledger) : ledger_here(&other);
+    char *dir = site->ledger ? tern_strdup(site->ledger) : local_ledger(&other);
     tern_site_free(site);
     if (!dir && other)
         tern_err_set(err, TERN_USAGE,

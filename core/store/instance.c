@@ -124,7 +124,7 @@ static int container_token(char **ret_header, struct tern_err *err)
     return 0;
 }
 
-static bool may_ask(const struct tern_store_url *u)
+static bool may_request(const struct tern_store_url *u)
 {
     /* The addresses of ECS and EKS on the link. */
     static const char *const known[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
@@ -162,7 +162,7 @@ int tern_store_credentials_container(struct tern_store_http *h, const int *stop,
     rc = tern_store_url_parse(checked, &u, &why);
     if (rc == 0 && tern_str_starts(url, "http://"))
         u.scheme = TERN_STORE_HTTP;
-    if (rc < 0 || u.scheme == TERN_STORE_S3 || !may_ask(&u))
+    if (rc < 0 || u.scheme == TERN_STORE_S3 || !may_request(&u))
         rc = tern_err_set(
             err, TERN_USAGE,
             "%s: AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https:// nor an address "

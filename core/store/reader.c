@@ -155,7 +155,7 @@ static struct slot *free_slot(struct tern_store_reader *r)
     return best;
 }
 
-static void set_here(struct tern_store_reader *r, uint64_t block)
+static void mark_present(struct tern_store_reader *r, uint64_t block)
 {
     uint8_t *f = &r->flags[block];
 
@@ -195,7 +195,7 @@ static struct slot *take(struct tern_store_reader *r, uint64_t block, struct ter
             pthread_cond_broadcast(&r->changed);
             if (rc < 0)
                 return NULL;
-            set_here(r, block);
+            mark_present(r, block);
             break;
         }
         pthread_cond_wait(&r->changed, &r->lock);
@@ -263,7 +263,7 @@ static void fulfil(struct tern_store_reader *r, uint64_t block)
         const bool has = tern_store_cache_has(r->cache, key);
         pthread_mutex_lock(&r->lock);
         if (has) {
-            set_here(r, block);
+            mark_present(r, block);
             return;
         }
     }
@@ -292,7 +292,7 @@ static void *work(void *ctx)
     return NULL;
 }
 
-void tern_store_reader_want(struct tern_store_reader *r, uint64_t at, size_t len)
+void tern_store_reader_prefetch(struct tern_store_reader *r, uint64_t at, size_t len)
 {
     if (len == 0 || at >= r->head.bytes || len > r->head.bytes - at)
         return;

@@ -2,7 +2,7 @@
  * (TERN_CACHE) and read-ahead.
  *
  *     struct tern_store_reader *r = tern_store_reader_open("s3://b/train.tds", NULL, err);
- *     tern_store_reader_want(r, at, len);                    (soon: returns at once)
+ *     tern_store_reader_prefetch(r, at, len);                    (soon: returns at once)
  *     tern_store_reader_pread(r, to, len, at, err);
  *
  * The object is the one that was there at opening: another in its place is an error.  Memory: 32
@@ -51,10 +51,10 @@ int tern_store_reader_pread(struct tern_store_reader *r, void *to, size_t len, u
  * again when they are read. */
 void tern_store_reader_drop(struct tern_store_reader *r, uint64_t at, size_t len);
 
-/* These bytes will be read: their blocks are brought here by other threads.  Never waits; wishes
+/* These bytes will be read: their blocks are brought here by other threads.  Never waits; requests
  * beyond 4,096 blocks are forgotten (or beyond half of the blocks in memory, where no disk keeps
  * them).  A failure is met by the read itself. */
-void tern_store_reader_want(struct tern_store_reader *r, uint64_t at, size_t len);
+void tern_store_reader_prefetch(struct tern_store_reader *r, uint64_t at, size_t len);
 
 struct tern_store_ahead {
     uint64_t ready;            /* blocks that were wanted, are here, and were not read yet */

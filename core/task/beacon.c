@@ -213,7 +213,7 @@ static bool read_hex(const char **s, uint8_t *to, size_t n)
     return true;
 }
 
-static bool parse(struct tern_task_beacon_asker *a, const char *s)
+static bool parse(struct tern_task_beacon_client *a, const char *s)
 {
     const char *colon = strchr(s, ':'), *slash = colon ? strchr(colon, '/') : NULL;
     unsigned port;
@@ -232,18 +232,18 @@ static bool parse(struct tern_task_beacon_asker *a, const char *s)
     return !*s && a->to.n > 0;
 }
 
-bool tern_task_beacon_find(struct tern_task_beacon_asker *a)
+bool tern_task_beacon_find(struct tern_task_beacon_client *a)
 {
     const char *s = tern_var("TERN_RUN_BEACON");
 
-    *a = (struct tern_task_beacon_asker){.socket = {.fd = -1}};
+    *a = (struct tern_task_beacon_client){.socket = {.fd = -1}};
     if (!s || !parse(a, s) || tern_datagram_open(&a->socket, NULL) < 0)
         return false;
     a->heard_ns = tern_clock_boot_ns();
     return true;
 }
 
-void tern_task_beacon_ask(const struct tern_task_beacon_asker *a)
+void tern_task_beacon_request(const struct tern_task_beacon_client *a)
 {
     struct word w = {.magic = MAGIC, .kind = QUESTION};
 
@@ -251,7 +251,7 @@ void tern_task_beacon_ask(const struct tern_task_beacon_asker *a)
     tern_datagram_send(&a->socket, &a->to, &w, length(w.kind));
 }
 
-void tern_task_beacon_sign(const struct tern_task_beacon_asker *a, int64_t rank, bool ended,
+void tern_task_beacon_sign(const struct tern_task_beacon_client *a, int64_t rank, bool ended,
                            int status)
 {
     struct word w = {
@@ -261,7 +261,7 @@ void tern_task_beacon_sign(const struct tern_task_beacon_asker *a, int64_t rank,
     tern_datagram_send(&a->socket, &a->to, &w, length(w.kind));
 }
 
-bool tern_task_beacon_heard(struct tern_task_beacon_asker *a)
+bool tern_task_beacon_heard(struct tern_task_beacon_client *a)
 {
     struct sockaddr_storage from;
     socklen_t n;
@@ -275,12 +275,12 @@ bool tern_task_beacon_heard(struct tern_task_beacon_asker *a)
     return any;
 }
 
-bool tern_task_beacon_await(struct tern_task_beacon_asker *a, int ms)
+bool tern_task_beacon_await(struct tern_task_beacon_client *a, int ms)
 {
     struct pollfd p = {.fd = a->socket.fd, .events = POLLIN};
 
     for (int waited = 0; waited < ms; waited += EVERY_MS) {
-        tern_task_beacon_ask(a);
+        tern_task_beacon_request(a);
         TERN_AGAIN(poll(&p, 1, EVERY_MS));
         if (tern_task_beacon_heard(a))
             return true;
@@ -292,7 +292,7 @@ void tern_task_beacon_report(int64_t rank, const struct tern_ledger_lost *lost, 
                              int ms)
 {
     struct word w = {.magic = MAGIC, .kind = REPORT, .loss = {.rank = rank, .lost = *lost}};
-    struct tern_task_beacon_asker a;
+    struct tern_task_beacon_client a;
     bool heard = false;
 
     if (!tern_task_beacon_find(&a))
@@ -308,7 +308,7 @@ void tern_task_beacon_report(int64_t rank, const struct tern_ledger_lost *lost, 
     tern_task_beacon_drop(&a);
 }
 
-void tern_task_beacon_drop(struct tern_task_beacon_asker *a)
+void tern_task_beacon_drop(struct tern_task_beacon_client *a)
 {
     tern_datagram_close(&a->socket);
 }

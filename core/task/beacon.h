@@ -78,7 +78,7 @@ enum tern_task_beacon_life tern_task_beacon_judge(struct tern_task_beacon *b, in
 int64_t tern_task_beacon_every_ns(int64_t ranks);
 
 /* The side of a rank. */
-struct tern_task_beacon_asker {
+struct tern_task_beacon_client {
     struct tern_datagram socket;
     struct tern_datagram_place to;
     uint8_t key[TERN_TASK_BEACON_KEY];
@@ -94,20 +94,20 @@ int tern_task_beacon_turn(int64_t node);
 
 /* Open the beacon of TERN_RUN_BEACON.  False when there is none or it cannot be queried:
  * `socket.fd` is -1 then. */
-bool tern_task_beacon_find(struct tern_task_beacon_asker *a);
+bool tern_task_beacon_find(struct tern_task_beacon_client *a);
 /* Send a query.  Does not wait. */
-void tern_task_beacon_ask(const struct tern_task_beacon_asker *a);
+void tern_task_beacon_request(const struct tern_task_beacon_client *a);
 /* Send a sign of `rank`; `ended`: with its wait(2)'s `status`. */
-void tern_task_beacon_sign(const struct tern_task_beacon_asker *a, int64_t rank, bool ended,
+void tern_task_beacon_sign(const struct tern_task_beacon_client *a, int64_t rank, bool ended,
                            int status);
 /* Read the answers that have come; true when there was one. */
-bool tern_task_beacon_heard(struct tern_task_beacon_asker *a);
+bool tern_task_beacon_heard(struct tern_task_beacon_client *a);
 /* Query for at most `ms`; true when it has answered. */
-bool tern_task_beacon_await(struct tern_task_beacon_asker *a, int ms);
+bool tern_task_beacon_await(struct tern_task_beacon_client *a, int ms);
 /* Report `lost` of a rank on `node` to the supervisor of TERN_RUN_BEACON, for at most `ms` until it
  * has it. */
 void tern_task_beacon_report(int64_t rank, const struct tern_ledger_lost *lost, const char *node,
                              int ms);
-void tern_task_beacon_drop(struct tern_task_beacon_asker *a);
+void tern_task_beacon_drop(struct tern_task_beacon_client *a);
 
 #endif

@@ -83,7 +83,7 @@ int tern_task_supervisor_tick(struct tern_task_supervisor *s)
         s->missed = false;
     bool waits = s->asked_ns > s->beacon.heard_ns;
     if (now - s->asked_ns >= (waits ? ASK_AGAIN_MS : ASK_MS) * ms) {
-        tern_task_beacon_ask(&s->beacon);
+        tern_task_beacon_request(&s->beacon);
         s->asked_ns = now;
     }
     if (!s->orphan && now - s->beacon.heard_ns > SILENT_MS * ms)

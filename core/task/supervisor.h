@@ -13,7 +13,7 @@
 #include "core/task/beacon.h"
 
 struct tern_task_supervisor {
-    struct tern_task_beacon_asker beacon;
+    struct tern_task_beacon_client beacon;
     int64_t signed_ns, every_ns; /* its last sign of life, and the time between two */
     bool watches;                /* queries the supervisor; what follows is for that */
     int64_t asked_ns, looked_ns;

@@ -123,7 +123,7 @@ static ssize_t get_object(struct tern_text_bytes *b, void *to, size_t room, stru
     while (b->wanted < all && b->wanted < b->done + AHEAD) {
         const uint64_t more = all - b->wanted;
         const size_t len = more < AHEAD / 16 ? (size_t)more : AHEAD / 16;
-        tern_store_reader_want(b->reader, b->wanted, len);
+        tern_store_reader_prefetch(b->reader, b->wanted, len);
         b->wanted += len;
     }
     if (tern_store_reader_pread(b->reader, to, n, b->done, err) < 0)

@@ -211,9 +211,9 @@ out:
     return rc;
 }
 
-int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
-                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
-                          struct tern_err *err)
+int tern_vcluster_ctl_call(const char *dir, const struct tern_vcluster_ctl_request *q,
+                           struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                           struct tern_err *err)
 {
     int rc = 1;
 

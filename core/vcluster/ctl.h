@@ -45,9 +45,9 @@ int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err);
  * The supervisor serves one request after the other: the caller reports the wait after some
  * seconds, and ends with TERN_TEMPFAIL after ten minutes. *a is set by an answer alone, a refusal
  * among them. */
-int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
-                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
-                          struct tern_err *err);
+int tern_vcluster_ctl_call(const char *dir, const struct tern_vcluster_ctl_request *q,
+                           struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                           struct tern_err *err);
 /* The supervisor's side: take one request from `listener`; its node ends in NUL.  The connection,
  * or -1 when the request gets no answer: its caller has gone, too. */
 int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q);

@@ -60,7 +60,7 @@ static int enter(const char *where, const char *node, struct tern_err *err)
     if (!dir)
         dir = tern_strdup(where);
     snprintf(q.node, sizeof q.node, "%s", node ? node : "");
-    if (tern_vcluster_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0) {
+    if (tern_vcluster_ctl_call(dir, &q, &a, &folder, NULL, err) < 0) {
         free(dir);
         return -1;
     }

@@ -334,7 +334,7 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
     if (tern_vcluster_ctl_check_folder(dir, err) < 0)
         goto out;
     if (tern_vcluster_plan_locked(dir)) {
-        if (tern_vcluster_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
+        if (tern_vcluster_ctl_call(dir, &q, &a, NULL, &pid, err) < 0)
             goto out;
         struct tern_process super;
         if (tern_process_open(&super, pid) < 0)
@@ -369,7 +369,7 @@ int tern_vcluster_power(const char *name, const char *node, bool on, bool *ret_l
     if (!dir)
         return -1;
     snprintf(q.node, sizeof q.node, "%s", node);
-    int rc = tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, err);
+    int rc = tern_vcluster_ctl_call(dir, &q, &a, NULL, NULL, err);
     free(dir);
     if (ret_lost)
         *ret_lost =
@@ -386,7 +386,7 @@ static int ask_of_node(const char *name, struct tern_vcluster_ctl_request *q, co
     if (!dir)
         return -1;
     snprintf(q->node, sizeof q->node, "%s", node);
-    int rc = tern_vcluster_ctl_ask(dir, q, a, NULL, NULL, err);
+    int rc = tern_vcluster_ctl_call(dir, q, a, NULL, NULL, err);
     free(dir);
     return rc;
 }
@@ -455,7 +455,7 @@ static int look(const char *home, const char *name, struct tern_vcluster_info *i
         info->folder = tern_strdup(dir);
         info->layout = tern_fs_read(layout, 8192, &path, &len, NULL) == 0 ? path : tern_strdup("");
         info->alive = tern_vcluster_plan_locked(dir);
-        if (info->alive && tern_vcluster_ctl_ask(dir, &q, &a, NULL, &info->pid, NULL) == 0) {
+        if (info->alive && tern_vcluster_ctl_call(dir, &q, &a, NULL, &info->pid, NULL) == 0) {
             info->mode = (enum tern_vcluster_mode)a.mode;
             info->n_nodes = a.n_nodes;
         }

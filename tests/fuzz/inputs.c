@@ -118,7 +118,7 @@ static void fuzz_recipes(int n)
         size_t len;
         char *data = fuzz_mutate(seed, strlen(seed), layout_words, &len);
         struct tern_yaml *y = tern_yaml_parse(data, len, "the recipe in the ledger", &err);
-        bool good = y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, &err) == 0;
+        bool good = y && tern_yaml_expect(tern_yaml_root(y), TERN_YAML_MAP, &err) == 0;
         count(good, &err);
         if (good)
             walk(tern_yaml_root(y), &b);

@@ -127,7 +127,7 @@ static void fuzz_beacons(int n)
     int found = 0;
 
     for (int i = 0; i < n; i++) {
-        struct tern_task_beacon_asker a;
+        struct tern_task_beacon_client a;
         size_t len;
         char *data = fuzz_mutate(seed, sizeof seed - 1, parts, &len);
         char *text = tern_strf("%.*s", (int)len, data);

@@ -108,7 +108,7 @@ static int get(const char *url, struct tern_err *err)
     for (uint64_t at = 0; rc == 0 && at < tern_store_reader_bytes(r);) {
         const uint64_t left = tern_store_reader_bytes(r) - at;
         const size_t n = left < sizeof piece ? (size_t)left : sizeof piece;
-        tern_store_reader_want(r, at, left < 1000000 ? (size_t)left : 1000000);
+        tern_store_reader_prefetch(r, at, left < 1000000 ? (size_t)left : 1000000);
         rc = tern_store_reader_pread(r, piece, n, at, err);
         if (rc == 0)
             fwrite(piece, 1, n, stdout);

@@ -105,7 +105,7 @@ static void as_wanted(void)
 /* All changes as lines, from of_slurm and partition to `text`. */
 static char *changes(const char *wanted, const struct tern_apply_def *def, size_t n_def)
 {
-    struct tern_apply_wanted w;
+    struct tern_apply_expected w;
     struct tern_apply_changes c;
     struct tern_err err = {0};
     struct tern_buf b = {0};
@@ -120,7 +120,7 @@ static char *changes(const char *wanted, const struct tern_apply_def *def, size_
         free(one);
     }
     tern_apply_changes_free(&c);
-    tern_apply_wanted_free(&w);
+    tern_apply_expected_free(&w);
     return b.data ? b.data : tern_strdup("");
 }
 

@@ -50,7 +50,7 @@ static void test_reports(void)
 {
     const struct tern_ledger_lost lost = {4, 3, 6};
     struct tern_task_beacon b;
-    struct tern_task_beacon_asker a;
+    struct tern_task_beacon_client a;
 
     tern_task_beacon_open(&b, NULL, 0);
     tern_task_beacon_report(2, &lost, "n1", 1);
@@ -58,7 +58,7 @@ static void test_reports(void)
     tern_task_beacon_report(5, &lost, "n2", 1);
     if (tern_task_beacon_find(&a)) {
         ok(a.node[0] == '\0', "a supervisor that is not watched over has no node");
-        tern_task_beacon_ask(&a);
+        tern_task_beacon_request(&a);
         a.key[3] ^= 4;
         for (int i = 0; i < 1000 && b.n_losses < 2; i++) {
             tern_task_beacon_answer(&b);
@@ -76,14 +76,14 @@ static void test_reports(void)
 static void test_beacon(void)
 {
     struct tern_task_beacon b;
-    struct tern_task_beacon_asker a;
+    struct tern_task_beacon_client a;
 
     tern_task_beacon_open(&b, "n1", 3);
     if (!tern_task_beacon_find(&a)) {
         tap_skip("no address to speak to");
         return;
     }
-    tern_task_beacon_ask(&a);
+    tern_task_beacon_request(&a);
     for (int i = 0; i < 100; i++) {
         tern_task_beacon_answer(&b);
         tern_clock_sleep_ns(1000000);
@@ -91,7 +91,7 @@ static void test_beacon(void)
     ok(tern_task_beacon_heard(&a), "the node's supervisor answers");
     /* A stranger answers to the same place, and does not know the key. */
     struct tern_task_beacon stranger = b;
-    tern_task_beacon_ask(&a);
+    tern_task_beacon_request(&a);
     tern_clock_sleep_ns(20000000);
     a.key[0] ^= 1;
     tern_task_beacon_answer(&stranger);
@@ -120,7 +120,7 @@ static enum tern_task_beacon_life judged(int s, int s0, int s1, int ended)
 static void test_signs(void)
 {
     struct tern_task_beacon b;
-    struct tern_task_beacon_asker a;
+    struct tern_task_beacon_client a;
     const int64_t second = 1000000000;
 
     ok(judged(100, 99, 60, 0) == TERN_TASK_BEACON_LIVES, "a rank that was heard just now lives");

@@ -321,7 +321,7 @@ static void test_halt(void)
     const struct tern_store_reader_how how = {.store = {.deadline_s = 3600}, .block_bytes = 4096};
     struct tern_store_reader *r = tern_store_reader_open("s3://bucket/r", &how, &err);
     const int asked = s3_count("GET /bucket/r ");
-    tern_store_reader_want(r, 0, BYTES);
+    tern_store_reader_prefetch(r, 0, BYTES);
     wait_for_tries(asked + 2);
     tern_store_reader_close(r);
     ok(true, "a reader closes although its read-ahead would try for an hour");

@@ -84,9 +84,9 @@ static void test_ahead(void)
 
     tern_store_put(s, "ahead", data, BYTES, NULL, NULL);
     r = open_it("s3://b/ahead", 8);
-    tern_store_reader_want(r, ORIGIN, 40 * BLOCK);
-    tern_store_reader_want(r, ORIGIN, 40 * BLOCK);
-    tern_store_reader_want(r, BYTES, 100);
+    tern_store_reader_prefetch(r, ORIGIN, 40 * BLOCK);
+    tern_store_reader_prefetch(r, ORIGIN, 40 * BLOCK);
+    tern_store_reader_prefetch(r, BYTES, 100);
     wait_ahead(r, &a);
     ok(a.ready == 40 && a.pending == 0, "forty blocks come ahead of the reads (%llu)",
        (unsigned long long)a.ready);
@@ -97,14 +97,14 @@ static void test_ahead(void)
     tern_store_reader_pread(r, got, BLOCK, ORIGIN + 50 * BLOCK, NULL);
     tern_store_reader_ahead(r, &a);
     ok(a.waits == 1 && a.waited_ns > 0, "a read that was not announced waits");
-    tern_store_reader_want(r, ORIGIN, BLOCK);
+    tern_store_reader_prefetch(r, ORIGIN, BLOCK);
     tern_store_reader_ahead(r, &a);
     ok(a.ready == 31 && a.pending == 0, "a block that is wanted again is ahead at once");
     tern_store_reader_close(r);
 
     setenv("TERN_CACHE_BYTES", "0", 1);
     r = open_it("s3://b/ahead", 8);
-    tern_store_reader_want(r, ORIGIN, 40 * BLOCK);
+    tern_store_reader_prefetch(r, ORIGIN, 40 * BLOCK);
     wait_ahead(r, &a);
     ok(a.ready == 4, "without a disk, half of memory is read ahead (%llu)",
        (unsigned long long)a.ready);
@@ -130,7 +130,7 @@ static void test_threads(void)
     tern_store_put(s, "threads", data, BYTES, NULL, NULL);
     shared = open_it("s3://b/threads", 2);
     s3_say("/_fault?503=5&cut=5&reset=5&match=GET.*/threads");
-    tern_store_reader_want(shared, 0, BYTES);
+    tern_store_reader_prefetch(shared, 0, BYTES);
     for (long i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, read_often, (void *)(i + 10));
     for (int i = 0; i < THREADS; i++) {

@@ -494,12 +494,12 @@ static void test_protocol(void)
     char *dir = at("home/served", folder);
 
     mkdir(dir, 0700);
-    ok(tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, &err) < 0 && err.code == TERN_USAGE,
+    ok(tern_vcluster_ctl_call(dir, &q, &a, NULL, NULL, &err) < 0 && err.code == TERN_USAGE,
        "a cluster without a supervisor is bad input");
     has(err.text, "no supervisor answers", "a cluster without a supervisor is named so");
     put(at("home/served/lock", folder), "", 0600);
     pid_t pid = supervisor("served", 100);
-    ok(tern_vcluster_ctl_ask(dir, &q, &a, &folder_fd, &seen, &err) == 0 && a.n_nodes == 7 &&
+    ok(tern_vcluster_ctl_call(dir, &q, &a, &folder_fd, &seen, &err) == 0 && a.n_nodes == 7 &&
            seen == pid,
        "a supervisor's answer comes with its process");
     ok(folder_fd >= 0 && fstat(folder_fd, &got) == 0 &&
@@ -516,7 +516,7 @@ static void test_protocol(void)
     ok(tern_vcluster_power("served", "spot", true, &lost, &err) < 0 && lost,
        "a node whose capacity is lost is distinguished from one that failed");
     q.size--;
-    ok(tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, &err) < 0,
+    ok(tern_vcluster_ctl_call(dir, &q, &a, NULL, NULL, &err) < 0,
        "a request of another version of tern gets no answer");
     has(err.text, "another version of tern", "a request without an answer names the version");
 

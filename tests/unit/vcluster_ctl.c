@@ -57,7 +57,7 @@ static void unread(int listener)
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        int rc = tern_vcluster_ctl_ask(dir, &request, &had, NULL, NULL, &err);
+        int rc = tern_vcluster_ctl_call(dir, &request, &had, NULL, NULL, &err);
         _exit(rc == 0 && had.n_nodes == 8 ? 0 : 1);
     }
     close(accept(listener, NULL, NULL)); /* as a supervisor that waited too long for the request */
@@ -131,7 +131,7 @@ static void impostor(void)
     close(ready[0]);
     ok(serves && tern_vcluster_ctl_check_folder(room, &err) == 0,
        "another user serves the socket in a folder of the caller's");
-    ok(tern_vcluster_ctl_ask(room, &request, &a, &folder, NULL, &err) < 0 &&
+    ok(tern_vcluster_ctl_call(room, &request, &a, &folder, NULL, &err) < 0 &&
            err.code == TERN_USAGE && folder < 0 &&
            strstr(err.text, "is another user's. As that user: sudo -u"),
        "its supervisor is refused, with the command for its owner: %s", err.text);

@@ -82,7 +82,8 @@ static int in_network_order(struct fi_info **c, int n)
     return n;
 }
 
-static int not_here(const struct fi_info *list, const char *name, size_t len, struct tern_err *err)
+static int absent_rail(const struct fi_info *list, const char *name, size_t len,
+                       struct tern_err *err)
 {
     const char *var = NULL, *iface = NULL;
 
@@ -108,7 +109,7 @@ static int in_list_order(const char *names, const struct fi_info *list, struct f
                           strncmp(tern_wire_ofi_name_of(c[i]), s, len) == 0))
             i++;
         if (i == n)
-            return not_here(list, s, len, err);
+            return absent_rail(list, s, len, err);
         if (k == RAILS)
             return tern_err_set(err, TERN_USAGE,
                                 "TERN_FABRIC_RAILS: '%.*s' is one too many: at most 4", (int)len,

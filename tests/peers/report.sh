@@ -17,7 +17,7 @@ crash=$(WRITER_EVENT="rank 3 reported: the device is gone" WRITER_HEALTH="3 unco
 WRITER_NAME=crash WRITER_SPEED=2 "$W" ledger "$crash" 2 300 301 380 >/dev/null
 tern ledger report lora crash --baseline full --usd-hour 20 -o page.html >/dev/null; ok $? "a page of three runs"
 name=$(printf '</script x><img src=x onerror=alert(1)><b>&lt;"\342\200\256\033[31m\001')
-WRITER_NAME=$name WRITER_SETS="$(printf '</script><b>\342\200\256'),__proto__,constructor" WRITER_SPEED=1 WRITER_CAUSE=$name WRITER_EVENT=$name WRITER_HEALTH=$name "$W" odd new 1 0 1 101 failed >/dev/null
+WRITER_NAME=$name WRITER_SETS="</script><b>,__proto__,constructor" WRITER_SPEED=1 WRITER_CAUSE=$name WRITER_EVENT=$name WRITER_HEALTH=$name "$W" odd new 1 0 1 101 failed >/dev/null
 TERN_LEDGER=$WORK/odd tern ledger report -o odd.html >/dev/null; ok $? "a page of odd names"
 mkdir bare; bare=$(env -u WRITER_PHASES -u WRITER_SETS WRITER_NAME=bare "$W" bare new 1 0 1 150 failed | { read -r id; cat >/dev/null; echo "$id"; })
 env -u WRITER_PHASES WRITER_NAME=empty "$W" bare new 1 0 1 0 failed >/dev/null

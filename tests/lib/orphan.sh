@@ -34,7 +34,7 @@ die() { # the batch node; SECONDS: at most, until the job begins anew
     on sinfo -h -n "$batch" -o '%T %E'
     if [ "$owner" = 0 ]; then grep -q '^down' out; ok $? "$name: an admin's job sets the node DOWN" || cat out; fi
     # Within 60 s Slurm itself sets no node down, and later it leaves the reason.
-    [ "$owner-${timeout-}" != 0-60 ] || has out "tern: does not answer the nodes of job $job" "$name: the node's reason says who set it down, and why"
+    [ "$owner-${timeout-}" != 0-60 ] || has out "tern: does not answer the nodes of job $job" "$name: the node's reason names tern and the job"
     run tern cluster node --power on -c $CLUSTER "$batch"
     until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle" ||
         { on scontrol update nodename="$batch" state=resume; until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle"; }

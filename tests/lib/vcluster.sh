@@ -31,6 +31,17 @@ job_over() { case $(job_state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT 
 await_job() { for _ in $(seq "${1:-1}"); do until_true job_over "$job" && return; done; return 1; }
 # COLUMNS RUN: of the run's attempts in ./ledger, in order, a comma between attempts.
 rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
+# COLUMNS RUN: of the attempt of ./ledger that began last.
+last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
+# As tap.sh's; one that fails also prints the end of the output of the job $name.
+is() { # GOT WANTED NAME
+    [ "$1" = "$2" ]; ok $? "$3" || {
+        echo "# got '$1', wanted '$2'"
+        [ ! -s "${name-}.out" ] || tail -20 "$name.out" | sed 's/^/# /'
+        [ ! -s err ] || sed 's/^/# the last command: /' err | tail -5
+        return 1
+    }
+}
 # A requeued $job waits for old credentials to expire: it is started again as soon as its nodes have
 # let it go, but not in the second of its end, in which slurmd would refuse it.
 is_pending() { tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %T | grep -qx PENDING; }

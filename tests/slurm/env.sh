@@ -4,7 +4,6 @@
 . "$ROOT/tests/lib/vcluster.sh"
 unset OPENBLAS_CORETYPE OMP_NUM_THREADS FI_PROVIDER TERN_PROFILE
 cluster_up
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
 over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 param() { sqlite3 "file:$(ls -d ledger/runs/*/ | tail -1)run.db?immutable=1" "select value from param where name = 'env.$1' order by attempt desc limit 1"; }
 

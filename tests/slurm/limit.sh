@@ -11,7 +11,6 @@ echo "PartitionName=prod Nodes=trn1-st-trn1-[1-4] PriorityTier=10 PreemptMode=OF
 reconfigure
 on scontrol update partition=trn1 PriorityTier=1 PreemptMode=REQUEUE GraceTime=30
 tiny_make || exit 1
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -5 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
 ended_as() { [ "$(rows 'outcome, exit_code' "$1")" = "$2" ]; }
 in_ledger() { until_true ended_as "$1" "$2"; is "$(rows 'outcome, exit_code' "$1")" "$2" "$3"; } # a moment after the log
 says() { until_true grep -q "$2" "$1.out"; }

@@ -8,7 +8,6 @@ echo 'topology: {leaf: 2}' >cluster.tern.yaml # two nodes a switch
 LAYOUT=$WORK/cluster.yaml
 cluster_up
 
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" | sed 's/^/# /'; }; }
 # recipe NAME KEYS 'SCRIPT': a workload
 recipe() {
     printf 'version: 1\nname: %s\nledger: {dir: ledger}\n%s\n' "$1" "$2" >"$1.yaml"
@@ -17,7 +16,6 @@ recipe() {
 printf '#!/bin/bash\nexec %s/tern run\n' "$BIN" >job.sbatch # whatever PATH is there
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
 over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
-last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
 exit_code() { tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed 's/.* ExitCode=\([^ ]*\).*/\1/'; }
 
 # ---- the order of nodes

@@ -10,7 +10,6 @@ recipe() {
         "$1" "$WORK" "$1" "$3" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -8 "$name.out" | sed 's/^/# /'; }; }
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive --open-mode=append -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
 over() { await_job; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }

@@ -10,8 +10,6 @@ recipe() {
         "$1" "$WORK" "$1" "${3:-1}" "${4:-restarts: 0}" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
-last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" | sed 's/^/# /'; }; }
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 # job NAME SBATCH-OPTION...: submitted with --tern, its output in NAME.out
 job() { name=$1; shift; rm -f "$name.out" ready; submit --exclusive -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }

@@ -6,8 +6,6 @@
 . "$ROOT/tests/lib/tiny.sh"
 cluster_up
 tiny_make || exit 1
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" | sed 's/^/# /'; }; }
-last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
 
 mkdir -p stays late
 real=$(command -v srun)

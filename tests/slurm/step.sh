@@ -8,7 +8,6 @@
 cluster_up
 tiny_make || exit 1
 over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
 outcome() { sqlite3 -separator ' ' ledger/ledger.db "select outcome, last_step from attempt where run_id in (select id from run where name = '$1')"; }
 recipe() { sed "s/^name:.*/name: $1/; s/dir: checkpoints/dir: $1-checkpoints/" run.yaml >"$1.yaml"; }
 trains() { is "$(outcome "$1")" "done 8" "$2"; }

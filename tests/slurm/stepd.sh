@@ -6,8 +6,6 @@
 . "$ROOT/tests/lib/tiny.sh"
 cluster_up
 tiny_make || exit 1
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" | sed 's/^/# /'; }; }
-last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
 
 # ---- of one node: the ranks come to their end, and srun would wait for ever.
 sed "s/^name:.*/name: stepd/; s/^steps:.*/steps: 5000/; s/dir: checkpoints/dir: stepd/; s/every: 1, keep/every: 1000, keep/" run.yaml >stepd.yaml

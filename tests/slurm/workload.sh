@@ -8,7 +8,6 @@ torch= torchrun=
 # Without libuv, as in Debian 13, no agent of torchrun comes beyond its store.
 [ -n "$torch" ] && /usr/bin/python3 -c 'import torch.distributed as d; d.TCPStore("127.0.0.1", 0, 1, True)' 2>store.err && torchrun=1
 cluster_up
-is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -25 "$name.out" | sed 's/^/# /'; }; }
 rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$name') order by begin_ns"; }
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; submit --exclusive -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }

@@ -30,6 +30,7 @@ enum {
     WARM = 2, /* steps not counted: memory is faulted in, PyTorch's caches fill */
     STEPS_MAX = 1000,
     SQUARE = 2048, /* of the product that is the limit; 17 GFLOP, 48 MiB: far beyond the caches */
+    SQUARE_TINY = 512, /* where nothing is compared */
     PEERS = 4,
     ALL_MAX = PEERS * STEPS_MAX,
     LORA_MAX = 1024,
@@ -50,7 +51,8 @@ struct bench {
     const struct bench_size *size;
     struct bench_side_options options;
     struct bench_side *ours;
-    tern_real *squares; /* three of SQUARE x SQUARE */
+    int square;         /* the side of the limit's matrices */
+    tern_real *squares; /* the three of them */
     struct peer peers[PEERS];
     int n_peers;
     bool compiles; /* the PyTorch that is there has torch.compile */
@@ -107,12 +109,13 @@ static int unit_limit(struct bench *b, double *out, struct tern_err *err)
     return 0;
 }
 
-/* OpenBLAS's product of two matrices of SQUARE, on all ranks at once: FLOP/s of all, the median of
+/* OpenBLAS's product of two square matrices, on all ranks at once: FLOP/s of all, the median of
  * three. */
 static int limit(struct bench *b, double *out, struct tern_err *err)
 {
     enum { TIMES = 3 };
-    const size_t n = (size_t)SQUARE * SQUARE;
+    const int side = b->square;
+    const size_t n = (size_t)side * (size_t)side;
     tern_real *a = b->squares;
     double t[TIMES];
 
@@ -124,15 +127,14 @@ static int limit(struct bench *b, double *out, struct tern_err *err)
             return -1;
         t[i] = seconds();
         tern_tensor_gemm(
-            &(struct tern_tensor_gemm){
-                .tb = true, .M = SQUARE, .N = SQUARE, .K = SQUARE, .alpha = 1},
-            a, a + n, a + 2 * n);
+            &(struct tern_tensor_gemm){.tb = true, .M = side, .N = side, .K = side, .alpha = 1}, a,
+            a + n, a + 2 * n);
         if (b->options.world && tern_fabric_barrier(b->options.world, err) < 0)
             return -1;
         t[i] = seconds() - t[i];
     }
     tern_tensor_gemm_use(NULL);
-    *out = 2.0 * (double)n * SQUARE * (double)ranks / median(t, TIMES);
+    *out = 2.0 * (double)n * side * (double)ranks / median(t, TIMES);
     return 0;
 }
 
@@ -197,10 +199,12 @@ static int warm(struct bench *b, struct tern_err *err)
             return -1;
     getrusage(RUSAGE_SELF, &usage);
     b->peak = (double)usage.ru_maxrss * 1024;
-    b->squares = tern_alloc((size_t)3 * SQUARE * SQUARE, sizeof *b->squares, "the limit", err);
+    b->square = strcmp(b->size->name, "tiny") == 0 ? SQUARE_TINY : SQUARE;
+    size_t n = 3 * (size_t)b->square * (size_t)b->square;
+    b->squares = tern_alloc(n, sizeof *b->squares, "the limit", err);
     if (!b->squares)
         return -1;
-    for (size_t k = 0; k < (size_t)3 * SQUARE * SQUARE; k++)
+    for (size_t k = 0; k < n; k++)
         b->squares[k] = (tern_real)(k % 13) * 0.1F;
     return 0;
 }
@@ -519,8 +523,9 @@ const struct tern_cmd bench_train = {
     .about =
         "A step is forward, backward, clipping and AdamW on random tokens. FLOPs are those of "
         "matrix products and of the half of attention that is not masked; a frozen weight "
-        "has no gradient. The limit is the rate that OpenBLAS reaches on matrices of 2048 between "
-        "the steps. With --precision bf16 and a unit for it, it is the unit's rate on registers "
+        "has no gradient. The limit is the rate that OpenBLAS reaches on matrices of 2048 (tiny: "
+        "512) between the steps. With --precision bf16 and a unit for it, it is the unit's rate on "
+        "registers "
         "alone. The share of a step is its FLOPs by its time by the mean of the limits before and "
         "after it. All numbers are medians; `peak` is the most that was resident.",
     .examples = "tern bench train --size M\n"

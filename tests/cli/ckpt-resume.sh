@@ -25,7 +25,7 @@ goes_on() {
     ASAN_OPTIONS=detect_leaks=0 strace -c -f -o calls -e trace=fsync,rename,renameat,renameat2,unlink "$@" -o "reference-$name" 2>err || { ok 1 "$name: made in one go"; cat err; return; }
     for call in $(awk '$NF ~ /^(fsync|rename(at2?)?)$/ {print $NF}' calls); do
         count=$(awk -v c="$call" '$NF == c {print $4}' calls)
-        for n in $(every 1 $((again ? 3 : 7)) "$count"); do
+        for n in $(every 1 $((again ? 5 : 11)) "$count"); do
             cut_off KILL $call "$n" "$@" -o "cut-$name"
             [ "$rc" = 137 ] || { echo "# $call $n of $count: status $rc"; bad=$((bad + 1)); }
             if [ -e "cut-$name" ]; then # the last rename

@@ -208,11 +208,12 @@ for program in "$BIN"/tern-*; do
     status 0
     sed 's/\\-/-/g' out >man
     # A verb's help and the page have each option; the words for completion are all of them.
-    missing=
+    missing= shown=
     while IFS=$'\t' read -r command word; do
         case $word in --*)
             # shellcheck disable=SC2086
-            $command -h 2>&1 | grep -qF -- "$word" || missing="$missing $command $word (help)"
+            [ "$command" = "$shown" ] || { $command -h >shown 2>&1; shown=$command; }
+            grep -qF -- "$word" shown || missing="$missing $command $word (help)"
             grep -qF -- "$word" man || missing="$missing $command $word (man)" ;;
         esac
     done <words

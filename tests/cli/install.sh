@@ -5,7 +5,8 @@ whole=${TERN_BUILD:-$ROOT/build}
 release=$(sed -n 's/.*(Slurm \([0-9]*\.[0-9]*\)\..*/\1/p' "$whole/flags")
 [ -n "$release" ] || skip_all "no Slurm headers"
 so=tern_spank-$release.so
-# A build of a few programs, in a place that every user reaches: each of two dozen installs copies it.
+# A build of a few programs without what a debugger wants of them, in a place that every user reaches:
+# each of two dozen installs copies it and sums it up.
 build=$WORK/build
 programs='bench cluster ledger run'
 if long; then programs=$(cd "$whole/bin" && ls tern-* | sed 's/^tern-//; /\./d'); fi
@@ -15,6 +16,7 @@ cp "$whole/man/man5/tern-recipe.5" "$build/man/man5" && cp "$whole/man/man7/tern
 cp "$whole"/man/man3/*.3 "$build/man/man3"
 for p in $programs; do cp "$whole/bin/tern-$p" "$build/bin" && cp "$whole/man/man1/tern-$p.1" "$build/man/man1"; done
 cp -r "$whole/plugins" "$build"
+strip "$build"/bin/* || true # (larger where there is no strip)
 mkdir -p tree/plugins tree/cmd/tern tree/core/base && cp -r "$ROOT/plugins/spank" "$ROOT/plugins/packaging" "$ROOT/plugins/libtern-ledger" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern && cp "$ROOT/core/base/version.h" tree/core/base
 installer=$WORK/tree/plugins/spank/install
 

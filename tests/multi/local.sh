@@ -91,16 +91,18 @@ both stop "${args[@]}"; status 0 "with its own recipe again it goes on"
 err_has "going on after step 6 " "from what the nodes have, though checkpoint.dir has lost all"
 tiny_digests | cmp -s - weights; ok $? "checkpoint.dir has lost all: the weights are right in the end"
 
-# Damaged on the nodes and in checkpoint.dir, which have older ones: the mirror's copy is newer.
-harm() { printf x | dd of="$1" bs=1 seek=2000 conv=notrunc 2>/dev/null; }
-back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/
-rm -rf checkpoints/step-00000004; rm -f local/*/*/*/flushed
-harm checkpoints/step-00000006/manifest.json; harm "$(ls local/*/*/step-00000006/shard-00001*)"
-both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "the newest is damaged everywhere but in the mirror"
-err_has "has no good checkpoint of run $run_id after step 2: that of step 6 comes back from " "the mirror's copy comes back"
-err_has "going on after step 6 " "from that step, and not from the older one that the nodes have"
-tiny_digests | cmp -s - weights; ok $? "damaged everywhere but in the mirror: the weights are right in the end"
-rm -rf mirror
+if long; then
+    # Damaged on the nodes and in checkpoint.dir, which have older ones: the mirror's copy is newer.
+    harm() { printf x | dd of="$1" bs=1 seek=2000 conv=notrunc 2>/dev/null; }
+    back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/
+    rm -rf checkpoints/step-00000004; rm -f local/*/*/*/flushed
+    harm checkpoints/step-00000006/manifest.json; harm "$(ls local/*/*/step-00000006/shard-00001*)"
+    both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "the newest is damaged everywhere but in the mirror"
+    err_has "has no good checkpoint of run $run_id after step 2: that of step 6 comes back from " "the mirror's copy comes back"
+    err_has "going on after step 6 " "from that step, and not from the older one that the nodes have"
+    tiny_digests | cmp -s - weights; ok $? "damaged everywhere but in the mirror: the weights are right in the end"
+    rm -rf mirror
+fi
 back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/; rm -rf checkpoints/step-0000000[46] local
 both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a person removed the newest, which the mirror has"
 err_has "going on after step 2 " "the mirror's copies of what a person removed do not come back"
@@ -137,10 +139,12 @@ if long; then
     err_has "checkpoint level shared: $WORK/checkpoints has step 2" "with other nodes those of before do not count"
 fi
 
-# The mirror gets what checkpoint.dir gets.
-both mirrored "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a run with local folders and a mirror ends well"
-tern ckpt verify --full mirror/step-00000012 >/dev/null 2>err2; ok $? "the last checkpoint is in the mirror, too" || cat err2
-rm -rf checkpoints mirror
+if long; then
+    # The mirror gets what checkpoint.dir gets.
+    both mirrored "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a run with local folders and a mirror ends well"
+    tern ckpt verify --full mirror/step-00000012 >/dev/null 2>err2; ok $? "the last checkpoint is in the mirror, too" || cat err2
+    rm -rf checkpoints mirror
+fi
 
 # ---- what a recipe may say
 run tern run run.yaml --set checkpoint.local=s3://bucket/x; status 2; err_has "is no folder on a node's own storage" "a URL is no node's storage"
@@ -171,11 +175,13 @@ ok $? "the one that was being copied is published, and the last one" || publishe
 tern ckpt verify --full checkpoints >/dev/null 2>err2; ok $? "all published checkpoints verify" || cat err2
 rm -rf checkpoints
 
-# checkpoint.keep_every: those steps are waited for.
-hold 4 $here
-begin every "${args[@]}" --set checkpoint.keep_every=4
-until_true [ -d checkpoints/step-00000004.tmp-1 ]; ok $? "a step that stays for good is copied"
-let_go; ended; status 0 "checkpoint.keep_every: the run ends well"
-for s in 4 8 12; do [ -d "checkpoints/step-$(printf %08d $s)" ]; ok $? "step $s, which stays for good, is in checkpoint.dir"; done
-rm -rf checkpoints
+if long; then
+    # checkpoint.keep_every: those steps are waited for.
+    hold 4 $here
+    begin every "${args[@]}" --set checkpoint.keep_every=4
+    until_true [ -d checkpoints/step-00000004.tmp-1 ]; ok $? "a step that stays for good is copied"
+    let_go; ended; status 0 "checkpoint.keep_every: the run ends well"
+    for s in 4 8 12; do [ -d "checkpoints/step-$(printf %08d $s)" ]; ok $? "step $s, which stays for good, is in checkpoint.dir"; done
+    rm -rf checkpoints
+fi
 tap_done

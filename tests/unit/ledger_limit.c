@@ -137,8 +137,7 @@ static void test_other_order(void)
     ok(tern_ledger_fold(dir, run, &err) == 0, "half of the names are folded: %s", err.text);
     struct tern_ledger_spool *other = open_writer(run, "rank0");
     write_names(other, "a", 40 * RECORD);
-    if (tap_long())
-        ok(damaged(run, "behind") == 0, "too many names behind the last fold are no damage");
+    ok(damaged(run, "behind") == 0, "too many names behind the last fold are no damage");
     ok(tern_ledger_fold(dir, run, &err) == 0 &&
            ask(run, "SELECT count(*) FROM metric WHERE name LIKE 'b%'") == 40 * RECORD,
        "what an earlier fold kept stays: %s", err.text);
@@ -183,7 +182,8 @@ int main(void)
 {
     ledger_begin();
     test_many_names();
-    test_other_order();
+    if (tap_long())
+        test_other_order();
     test_word();
     return ledger_end();
 }

@@ -5,6 +5,31 @@
 
 #include <omp.h>
 
+/* A matrix of `rows` in double, row by row; `turned`: x lies as its transpose. */
+static double *plain(const tern_real *x, int ld, bool turned, size_t rows, size_t columns)
+{
+    double *out = zeros(rows * columns);
+
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++)
+            out[i * columns + j] = (double)x[turned ? j * (size_t)ld + i : i * (size_t)ld + j];
+    return out;
+}
+
+/* C[m,n] = a[m,k] b[k,n] / 2 + 2 C, in double. */
+static void multiply(const double *a, const double *b, size_t m, size_t n, size_t k, double *C)
+{
+    for (size_t i = 0; i < m; i++) {
+        for (size_t j = 0; j < n; j++)
+            C[i * n + j] *= 4;
+        for (size_t l = 0; l < k; l++)
+            for (size_t j = 0; j < n; j++)
+                C[i * n + j] += a[i * k + l] * b[l * n + j];
+        for (size_t j = 0; j < n; j++)
+            C[i * n + j] /= 2;
+    }
+}
+
 static void gemm(int M, int N, int K)
 {
     size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
@@ -15,17 +40,10 @@ static void gemm(int M, int N, int K)
         tern_real *A = noise((size_t)lda * (ta ? k : m), 1);
         tern_real *B = noise((size_t)ldb * (tb ? n : k), 2);
         tern_real *C = noise((size_t)ldc * m, 3), *got = malloc(m * n * sizeof(*got));
-        double *expected = zeros(m * n);
+        double *a = plain(A, lda, ta, m, k), *b = plain(B, ldb, tb, k, n);
+        double *expected = plain(C, ldc, false, m, n);
 
-        for (size_t i = 0; i < m; i++)
-            for (size_t j = 0; j < n; j++) {
-                double s = 0;
-
-                for (size_t l = 0; l < k; l++)
-                    s += (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
-                         (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
-                expected[i * n + j] = 0.5 * s + 2 * (double)C[i * (size_t)ldc + j];
-            }
+        multiply(a, b, m, n, k, expected);
         const struct tern_tensor_gemm g = {.ta = ta,
                                            .tb = tb,
                                            .M = M,
@@ -41,7 +59,7 @@ static void gemm(int M, int N, int K)
             memcpy(got + i * n, C + i * (size_t)ldc, n * sizeof(*got));
         ok(apart(got, expected, m * n) < 3 * NEAR, "product %dx%dx%d%s%s", M, N, K,
            ta ? " A^T" : "", tb ? " B^T" : "");
-        free(A), free(B), free(C), free(got), free(expected);
+        free(A), free(B), free(C), free(got), free(a), free(b), free(expected);
     }
 }
 
@@ -58,17 +76,11 @@ static void gemm_bf16(int M, int N, int K, bool own)
         tern_real *A = noise((size_t)lda * (ta ? k : m), 1), *B = noise(of_b, 2);
         tern_real *C = noise(m * n, 3), *D = noise(m * n, 3);
         uint16_t *half = malloc(of_b * sizeof(*half));
-        double *expected = zeros(m * n);
 
         tern_tensor_round_bf16(B, half, of_b);
-        for (size_t i = 0; i < m; i++)
-            for (size_t l = 0; l < k; l++)
-                for (size_t j = 0; j < n; j++)
-                    expected[i * n + j] +=
-                        0.5 * (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
-                        (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
-        for (size_t i = 0; i < m * n; i++)
-            expected[i] += 2 * (double)C[i];
+        double *a = plain(A, lda, ta, m, k), *b = plain(B, ldb, tb, k, n);
+        double *expected = plain(C, N, false, m, n);
+        multiply(a, b, m, n, k, expected);
         const struct tern_tensor_gemm g = {.ta = ta,
                                            .tb = tb,
                                            .M = M,
@@ -85,7 +97,7 @@ static void gemm_bf16(int M, int N, int K, bool own)
         if (own)
             ok(memcmp(C, D, m * n * sizeof(*C)) == 0,
                "a product with bf16 has the bits of the widened matrix's");
-        free(A), free(B), free(C), free(D), free(half), free(expected);
+        free(A), free(B), free(C), free(D), free(half), free(a), free(b), free(expected);
     }
 }
 

@@ -35,7 +35,6 @@ parts() { # N BUILD'S-OPTIONS...: new.tds by way of N parts
 }
 same() { # NAME OPTIONS...
     local n
-    build --threads 1 -o one.tds "${@:2}"
     tern data build -t "$T" --threads 1 -o one.tds "${@:2}" 2>&1 | grep -v ' documents, .* tokens, ' >one.err
     for n in $(long && echo 1 2 4 5 6 7) 3; do
         parts $n "${@:2}"; ok $? "$1: $n parts and their merge"

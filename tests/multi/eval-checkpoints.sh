@@ -81,7 +81,7 @@ run tern eval run.yaml --only --data own=data/train.tds; status 0; out_has "own 
 cp -r checkpoints sound
 truncate -s -1 "$(ls checkpoints/step-00000003/shard-*)"
 printf 'flip' | dd of="$(ls checkpoints/step-00000006/shard-*)" bs=1 seek=20000 conv=notrunc 2>/dev/null
-for ranks in 1 2; do
+for ranks in $(long && echo 1) 2; do
     run tern eval tiny --checkpoints all --again --ranks $ranks; status 1 "damaged checkpoints give their exit status (ranks $ranks)"
     err_has "2 of 8 checkpoints cannot be read, and were left out"
     is "$(grep -c 'warning.*step-0000000[36].*left out' err)" 2 "each damaged checkpoint is named (ranks $ranks)" || cat err
@@ -91,7 +91,7 @@ run tern eval tiny --checkpoints 3..4 --json; status 1; python3 -c 'import json;
 rm -rf checkpoints; mv sound checkpoints
 
 # ---- what is no damage ends the command
-for ranks in 1 2; do
+for ranks in $(long && echo 1) 2; do
     run tern eval tiny --checkpoints all --set batch.seq_len=4096 --ranks $ranks; status 2 "rows that are longer than the model takes are a usage error (ranks $ranks)"
     err_has "batch.seq_len: 4096 tokens"; ! grep -q 'left out' err; ok $? "no checkpoint is called damaged then (ranks $ranks)" || cat err
 done
@@ -170,7 +170,7 @@ C
 fi
 
 # ---- killed: what it told is recorded; going on does the rest
-for i in $(seq 40); do cat train.jsonl; done >long.jsonl; tern data build --tokenizer model -o long.tds long.jsonl 2>/dev/null
+for i in $(seq $(long && echo 40 || echo 12)); do cat train.jsonl; done >long.jsonl; tern data build --tokenizer model -o long.tds long.jsonl 2>/dev/null
 tern eval tiny --checkpoints all --data long=long.tds >told 2>/dev/null & pid=$!
 until_true grep -q '^ *long ' told; kill -9 $pid; wait $pid 2>/dev/null
 run tern eval tiny --checkpoints all --data long=long.tds; status 0 "a killed evaluation goes on"

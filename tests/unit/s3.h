@@ -18,6 +18,17 @@ static char s3_endpoint[64];
 static pid_t s3_pid;
 static int s3_stdin;
 
+/* Was the store built with libcurl, which it needs to reach a server? */
+__attribute__((unused)) static bool s3_built(void)
+{
+    struct tern_err why = {0};
+    struct tern_store *s = tern_store_open("s3://b", NULL, &why);
+    const bool built = s || !strstr(why.text, "built without");
+
+    tern_store_close(s);
+    return built;
+}
+
 /* Sets the environment: endpoint, keys, and nothing of the user's.  False without python3. */
 __attribute__((unused)) static bool s3_start(void)
 {
@@ -64,6 +75,8 @@ __attribute__((unused)) static bool s3_start(void)
 
 __attribute__((unused)) static void s3_end(void)
 {
+    if (s3_pid <= 0)
+        return;
     close(s3_stdin);
     kill(s3_pid, SIGKILL);
     waitpid(s3_pid, NULL, 0);

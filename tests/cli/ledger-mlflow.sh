@@ -2,6 +2,7 @@
 # tern ledger export --mlflow: values, params and tags arrive once; what a server refuses, loses or
 # says is reported in one line, and no credential in any.  (tests/peers/mlflow.sh has MLflow's own
 # server.)
+# waits: for a server that is slow
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_RUN_SPOOL COLUMNS
 while read -r name; do unset "$name"; done < <(env | sed -n 's/^\(MLFLOW_[A-Z_]*\|[a-z]*_proxy\)=.*/\1/p')

@@ -1,5 +1,6 @@
 #!/bin/bash
 # checkpoint.mirror: s3://...: copies in the background, and the way back when checkpoint.dir is gone.
+# waits: for a server that is down
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/s3.sh"
 . "$ROOT/tests/lib/tiny.sh"

@@ -37,6 +37,21 @@ out_has 'two: passed at this commit before'
 # ---- no test is chosen
 run "$ROOT/tests/run" -k no-test-has-this-name unit cli multi; status 2 "tests/run of a name that no test has"; one_line
 err_has "no test was chosen by -k 'no-test-has-this-name'"
+
+# ---- two places: for two tests that wait for each other, beside one that waits for both
+mkdir -p places/tests/unit; cp "$ROOT/tests/run" places/tests
+placed() { # NAME LINE COMMAND
+    printf '#!/bin/bash\n# %s\ncd %s || exit 1\n. %s/tests/lib/tap.sh\ncd %s || exit 1\n%s\nok $? "%s"\ntap_done\n' "$2" "$WORK" "$ROOT" "$WORK/places" "$3" "$1" >"places/tests/unit/$1.sh"
+    chmod +x "places/tests/unit/$1.sh"
+}
+placed one 'has a place' ': >one; until_true [ -e two ]'
+placed two 'has a place' ': >two; until_true [ -e one ]'
+placed three 'waits: for the last' ': >three; until_true [ -e done ] && rm three'
+placed last 'has a place' 'until_true [ -e three ] && sleep 1 && : >done'
+placed by-itself 'alone: it needs the machine' '[ -e two ] && [ ! -e three ]'
+run env -u TERN_BUILD TMPDIR="$WORK" places/tests/run -j 2 unit; status 0 "a test that waits takes no place, one that is alone has all"
+is "$(tail -n 1 out)" "5 passed, 0 failed, 0 skipped" "all of them are run" || cat out
+
 mkdir -p tree/tests/mutants tree/tests/fault tree/core
 cp "$ROOT/tests/mutants/run" tree/tests/mutants; echo 'int x = 1;' >tree/core/x.c; : >tree/tests/fault/x.sh
 printf 'core/x.c\ts/1/2/\t%s\tx is two\n' fault/x.sh ' ' unit/x >tree/tests/mutants/list

@@ -1,5 +1,6 @@
 #!/bin/bash
 # A stopped rank is not taken for one that computes, nor for a wait that stood still itself.
+# waits: for deadlines, most of the time
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 export TERN_DEADLINE=40 TERN_LIVENESS=2

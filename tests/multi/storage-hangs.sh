@@ -1,6 +1,7 @@
 #!/bin/bash
 # The ledger's storage hangs under a rank until its end: the program ends as always, and the end record,
 # list, verify and standard error say how many values are lost, and of which steps.
+# waits: for storage that hangs
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
 [ -z "${TERN_SANITIZE-}" ] || skip_all "sanitizers and a preloaded library"

@@ -140,7 +140,7 @@ rm -r etc/plugstack.conf.d
 # ---- stopped in the middle: what was written can be undone
 # The real mv, before whose n-th call the installing shell is killed.
 mkdir killing; printf '#!/bin/sh\nn=$(cat %s/count); echo $((n - 1)) >%s/count; [ "$n" -gt 0 ] || kill -9 $PPID; exec /bin/mv "$@"\n' "$WORK" "$WORK" >killing/mv; chmod +x killing/mv
-for n in $(long && echo 0 2 20) 1 9; do
+for n in $(long && echo 0 1 2 20) 9; do
     echo $n >count
     inst install "$slurm" PATH="$WORK/killing:$PATH"
     [ $rc != 0 ]; ok $? "killed at rename $n"
@@ -163,9 +163,11 @@ inst uninstall
 printf 'include plugstack.conf.d/*\n' >etc/plugstack.conf
 inst install "$slurm"; has etc/plugstack.conf.d/tern.conf optional "an include relative to plugstack.conf"
 inst uninstall
-printf 'include %s/etc/*/x.conf\ninclude %s/etc/other.conf\n' "$WORK" "$WORK" >etc/plugstack.conf
-inst install "$slurm"; out_has 'add this line'; [ "$(files etc)" = "$(cat etc.before)" ]; ok $? "includes that would not take tern.conf"
-inst uninstall
+if long; then
+    printf 'include %s/etc/*/x.conf\ninclude %s/etc/other.conf\n' "$WORK" "$WORK" >etc/plugstack.conf
+    inst install "$slurm"; out_has 'add this line'; [ "$(files etc)" = "$(cat etc.before)" ]; ok $? "includes that would not take tern.conf"
+    inst uninstall
+fi
 touch dead
 printf 'PlugStackConfig=%s/etc/stack.conf # x\n' "$WORK" >etc/slurm.conf
 inst install "$slurm" SLURM_CONF="$WORK/etc/slurm.conf"; status 0 "no controller answers: the file is read"
@@ -206,8 +208,8 @@ else
 fi
 
 # ---- odd paths, planted links, a list that somebody made up
-odds=('d$x*[q]' 'h#sh')
-if long; then odds+=('a b' "it's" 'ba\ck'); fi
+odds=('d$x*[q]')
+if long; then odds+=('h#sh' 'a b' "it's" 'ba\ck'); fi
 for odd in "${odds[@]}"; do
     inst install PREFIX="$WORK/odd/$odd" DESTDIR= SLURM_PREFIX="$WORK/none" WITH_PLUGIN=no; status 0 "make install into $odd ends well"
     run "odd/$odd/bin/tern" help recipe; status 0 "tern works below PREFIX=$odd"

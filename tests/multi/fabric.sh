@@ -77,7 +77,7 @@ status 0 "a rank may begin 64 operations before the others come"
 
 # Every way of combining and gathering, on powers of two and not, on even nodes and not.
 for a in doubling tree halving direct ring bruck; do
-    for shape in $(long && echo 1:5 1:8 2:8 3:7 || echo 3:7); do
+    for shape in $(long && echo 1:5 1:8 2:8 3:7 || echo 2:5); do
         order=any; [ "${shape%:*}" = 1 ] && order=
         TERN_FABRIC_ALGORITHM=$a TERN_FABRIC_SHARE=${shape%:*} TEST_FABRIC_ORDER=$order \
             run timeout 60 "$R" random "${shape#*:}" 4 $few

@@ -8,10 +8,10 @@ layouts_make "$steps" || echo "Bail out! no setting"
 
 same_curve train-ranks-f64 1e-9 "$steps" <<'L'
 1
-1 parallel.recompute=full
++ 1 parallel.recompute=full
 + 2 parallel.tensor=2
 2 parallel.pipeline=2 parallel.interleave=3
-3 parallel.zero=1
++ 3 parallel.zero=1
 4 parallel.tensor=2 parallel.sequence=true parallel.recompute=selective
 + 4 parallel.pipeline=4 parallel.interleave=2 parallel.recompute=full
 + 6 parallel.tensor=2 parallel.pipeline=3 parallel.zero=1

@@ -124,7 +124,8 @@ static int open_it(const char *name, struct tern_err *err)
     return 0;
 }
 
-/* Take `name` if it is better than the library found before; its kind, or `best`. */
+/* Take `name` if it is better than the library found before; its kind, or `best`.  The best kind
+ * stays open. */
 static int better(const char *name, int best)
 {
     if (open_it(name, NULL) < 0)
@@ -134,7 +135,8 @@ static int better(const char *name, int best)
         snprintf(library, sizeof library, "%s", name);
         best = kind;
     }
-    close_it();
+    if (best != OPENMP)
+        close_it();
     return best;
 }
 
@@ -147,7 +149,7 @@ static void choose(void)
         if (names[i][0] != '/') {
             best = better(names[i], best);
         } else if (glob(names[i], 0, NULL, &g) == 0) {
-            for (size_t k = 0; k < g.gl_pathc; k++)
+            for (size_t k = 0; k < g.gl_pathc && best < OPENMP; k++)
                 best = better(g.gl_pathv[k], best);
             globfree(&g);
         }
@@ -166,7 +168,7 @@ static int load(struct tern_err *err)
         snprintf(library, sizeof library, "%s", named);
     if (!*library)
         choose();
-    return open_it(library, err);
+    return blas.handle ? 0 : open_it(library, err);
 }
 
 /* Set the texts, and leave the threads to us. */

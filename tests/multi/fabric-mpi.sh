@@ -27,7 +27,7 @@ err_has "is of another tern" "a plugin of another version"
 
 [ -z "${TERN_SANITIZE-}" ] || { skip "mpirun: MPI itself leaks under the leak sanitizer"; tap_done; }
 command -v mpirun >/dev/null || { skip "mpirun is not installed"; tap_done; }
-root=; [ "$(id -u)" = 0 ] && root=--allow-run-as-root
+. "$ROOT/tests/lib/mpirun.sh"
 export TERN_FABRIC_MPI_PLUGIN=$plugin
 mpi() { run timeout 60 mpirun $root --oversubscribe --bind-to none "$@"; }
 

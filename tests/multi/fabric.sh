@@ -88,7 +88,7 @@ done
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "mpirun: libpmix itself leaks under the leak sanitizer"
 elif command -v mpirun >/dev/null; then
-    root=; [ "$(id -u)" = 0 ] && root=--allow-run-as-root
+    . "$ROOT/tests/lib/mpirun.sh"
     run timeout 60 mpirun $root --oversubscribe -n 3 "$R" random 0 5 40
     status 0 "under mpirun, by PMIx: random operations agree"
 else

@@ -118,7 +118,7 @@ if [ -n "${TERN_SANITIZE-}" ] || ! command -v mpirun >/dev/null || ! unshare --t
 else
     printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec unshare --time --fork --kill-child --boottime 5000 "$@"\nexec "$@"\n' >later
     chmod +x later
-    root=; [ "$(id -u)" = 0 ] && root=--allow-run-as-root
+    . "$ROOT/tests/lib/mpirun.sh"
     rm -rf checkpoints
     TERN_FABRIC_SHARE=1 run timeout 60 mpirun $root --oversubscribe -n 2 ./later tern train run.yaml --set steps=5 --set parallel.pipeline=2 --set 'data.held_out=[]' --profile apart.json
     status 0 "two ranks whose clocks are 5000 s apart"

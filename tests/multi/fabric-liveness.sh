@@ -21,7 +21,9 @@ for case in '4:but its node is alive: the process is stopped or frozen' '2:but i
     TERN_DEADLINE=6 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 4000
     status 0 "ranks wait the whole deadline for the next step, at most $share sharing"
     env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 6000 >out 2>err; rc=$?
-    named 4 'rank 2 \(.*not come within the deadline of 2 s: it runs, and computes' && [ "$rc" = 3 ]
+    # Of the four the one itself may meet the others' end before their words.
+    late='rank 2 \(.*not come within the deadline of 2 s: it runs, and computes'
+    { named 4 "$late" || named 3 "$late"; } && [ "$rc" = 3 ]
     words "one that computes for longer than it said is named before the usual deadline, at most $share sharing"
     TERN_DEADLINE=3 TERN_LIVENESS=2 TERN_FABRIC_SHARE=$share run timeout 100 "$R" hold 4 2 5000
     status 0 "all are stopped and go on: none is named, at most $share sharing"

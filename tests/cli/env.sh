@@ -62,6 +62,8 @@ grep -q '^NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS  *left unset$' out; ok $? "
 out_has "removed from the runtime with 2.31" "--explain has the reason of an unset variable"
 out_has "[aws-neuron-sdk setup-trn1-multi-node-execution]" "--explain has the source"
 is "$(tern env -p trn1 $node -- sh -c 'echo "$FI_PROVIDER"')" 'tcp;ofi_rxm' "a command gets the user's value"
+FI_PROVIDER=efa run tern env -p trn1-2.31 $node --explain; out_has 'your value stays; it would be the same without'
+FI_PROVIDER=$(printf 'a\033[31mb\302\233c') run tern env -p trn1-2.31 $node --explain; out_has 'FI_PROVIDER=a?[31mb' "--explain shows no control character of a value"
 unset FI_PROVIDER MALLOC_ARENA_MAX
 is "$(eval "$(tern env -p trn1-2.30 $node)"; tern env -p trn1-2.30 $node --explain | grep -c '  you$')" 0 \
     "a second tern env does not take the first one's values for the user's"

@@ -57,6 +57,9 @@ cmp -s m/config.json hub/org/model/config.json && [ -e m/empty.txt ]; ok $? "--r
 run tern fetch hf://org/model -o some --include '*.bin' --include '*.json' --exclude 'config*'
 status 0
 is "$(ls some)" pytorch_model.bin "--include and --exclude choose"
+mkdir here && cd here && run tern fetch hf://org/model@v1 --include config.json; cd ..
+is "$rc $(cat here/out) $(ls here/model)" "0 model config.json" "the folder is named for the model, without its revision"
+run tern fetch hf://org/model -o none --threads 33; status 2; one_line; err_has 'allowed are 0 to 32'
 run tern fetch hf://org/model -o none --include '*.gguf'
 status 2
 err_has 'no file there is to be fetched'

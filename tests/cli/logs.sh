@@ -234,4 +234,10 @@ if [ -n "$group" ] && limit; then
 else
     skip "killed for memory: no cgroup of memory can be made here"
 fi
+
+# ---- a progress bar, which writes over its line
+recipe bar 'for i in 1 2 3 4 5 6; do printf "bar $i of 6\r"; sleep 0.5; done; echo end'
+run tern run bar.yaml; status 0 "a program with a progress bar ends well"
+run tern logs bar; out_has ' o end'; is "$(grep -c 'bar [1-6] of' out)" 0 "tern logs leaves out lines that a progress bar overwrote"
+run tern logs bar --progress; grep -q 'bar [1-6] of 6$' out; ok $? "tern logs --progress has some of them" || cat out
 tap_done

@@ -97,12 +97,12 @@ printf 'step=1 cut=2\nstep=2 cut=12' >$TERN_METRIC_FILE
 { echo step=1 piped=1; echo some warning; head -c 100000 /dev/zero; echo; echo oops; echo step=2 piped=2; echo on >went; } | tern metric --stdin
 S
 cat >refused.sh <<'S'
-{ echo step=1 a=1; echo step=2 a=1e400; echo step=3 a=3 a=4; echo step=4 a=4; echo "epoch 5: loss=2"; } | tern metric --stdin; echo $? >refused.status
+{ echo step=1 a=1; echo step=2 a=1e400; echo step=3 a=3 a=4; echo step=4 a=4; echo "epoch 5: loss=2"; printf 'step=6 a=6%%100000s\n' ""; } | tern metric --stdin; echo $? >refused.status
 tern metric resumed_step=3 resumed_step=5; echo $? >twice.status
 S
 recipe refused 'command: [bash, refused.sh]'; run tern run refused.yaml
-is "$(cat refused.status)" 2 "values that tern metric --stdin cannot take make its status 2"; has err '3 of 5 lines' "tern metric --stdin counts the lines that it took"
-id=$(sqlite3 ledger/ledger.db "select id from run where name = 'refused'"); is "$(sqlite3 ledger/runs/$id/run.db "select step from step where name = 'a' order by step" | paste -sd,)" 1,4 "the others are in the ledger"
+is "$(cat refused.status)" 2 "values that tern metric --stdin cannot take make its status 2"; has err '4 of 6 lines' "tern metric --stdin counts the lines that it took"
+id=$(sqlite3 ledger/ledger.db "select id from run where name = 'refused'"); is "$(sqlite3 ledger/runs/$id/run.db "select step from step where name = 'a' order by step" | paste -sd,)" 1,4 "the others are in the ledger, and nothing of a line that is too long"
 is "$(cat twice.status)" 2 "resumed_step= twice is refused"
 recipe cut 'command: [bash, cut.sh]'
 run tern run cut.yaml; is "$(last outcome,exit_code cut) $(cat went)" "done 0 on" "a program that prints other lines into tern metric --stdin goes on"

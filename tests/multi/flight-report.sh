@@ -88,4 +88,5 @@ done
 run timeout 10 tern fabric plan barrier 64G; status 0 "a barrier has no elements"
 run tern fabric plan all_reduce many; status 2; one_line
 run tern fabric plan -n 4 -r 4 all_reduce; status 2; one_line
+run tern fabric plan -n 0; status 2; one_line; err_has 'out of range' "a plan of no ranks"
 tap_done

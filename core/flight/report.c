@@ -146,7 +146,7 @@ static const struct dump_record *find(const struct dump_comm *c, uint64_t op)
 static bool same_part(const struct part *x, const struct part *y)
 {
     return x->kind == y->kind && x->desc == y->desc && x->waits_for == y->waits_for &&
-           x->left_op == y->left_op;
+           x->left_op == y->left_op && (x->kind != PART_BEHIND || x->state == y->state);
 }
 
 /* The last part takes what has no room of its own. */
@@ -195,6 +195,7 @@ static struct part part_of(const struct view *v, uint64_t op)
         const struct dump_record *last = &v->c->records[v->c->n_records - 1];
         is.left_op = last->op;
         is.desc = last->desc;
+        is.state = last->state;
         is.left_ns = last->end_ns;
     }
     return is;
@@ -237,6 +238,27 @@ static bool first_open(const struct view *v, int n, uint64_t *op)
     return any;
 }
 
+/* The first operation from `from` on that two of them called differently; `from` if there is none.
+ * Then it is the cause, also where a third rank had not finished the one before: ranks hear of the
+ * end at different moments. */
+static uint64_t first_difference(const struct view *v, int n, uint64_t from)
+{
+    enum { OPEN = 64 }; /* operations of a communicator that may be under way */
+    uint64_t seen[OPEN] = {0}, best = OPEN;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < v[i].c->n_records; k++) {
+            const struct dump_record *r = &v[i].c->records[k];
+            const uint64_t at = r->op - from;
+            if (r->op < from || at >= best)
+                continue;
+            if (seen[at] && seen[at] != r->desc)
+                best = at;
+            seen[at] = r->desc;
+        }
+    return best < OPEN ? from + best : from;
+}
+
 static void look_for_difference(struct place *p)
 {
     const struct part *first = NULL;
@@ -268,8 +290,9 @@ static int look_at(struct tern_flight_report *a, struct place *p, const struct v
             is = part_of(&v[next++], p->op);
         else if (a->dumps[p->members[i]])
             is.kind = PART_FORGOT;
-        if (is.kind == PART_BEHIND && is.left_op < p->finished)
-            p->finished = is.left_op;
+        const uint64_t done = is.left_op - (is.left_op && is.state != TERN_FLIGHT_DONE);
+        if (is.kind == PART_BEHIND && done < p->finished)
+            p->finished = done;
         if (add_part(p, p->members[i], &is, err) < 0)
             return -1;
     }
@@ -372,6 +395,7 @@ static int look_at_all(struct tern_flight_report *a, struct view *v, int n, stru
         struct place *p = &a->places[a->n_places];
         if (!first_open(v + i, j - i, &p->op))
             continue;
+        p->op = first_difference(v + i, j - i, p->op);
         a->n_places++;
         if (look_at(a, p, v + i, j - i, err) < 0)
             goto out;

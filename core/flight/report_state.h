@@ -13,7 +13,7 @@ enum {
 enum part_kind {
     PART_IN,       /* in the operation */
     PART_FINISHED, /* finished it */
-    PART_BEHIND,   /* finished the one before and never called it */
+    PART_BEHIND,   /* never called it; had finished the one before, or not */
     PART_FORGOT,   /* has a dump, which does not reach back to this communicator */
     PART_NO_DUMP,
 };
@@ -21,7 +21,7 @@ enum part_kind {
 struct part { /* members of a communicator that are in the same state */
     enum part_kind kind;
     uint64_t desc;
-    enum tern_flight_state state;
+    enum tern_flight_state state; /* of it; BEHIND: of its last */
     int waits_for;
     double seconds;   /* in it so far, or until it failed: the longest of them */
     uint64_t left_op; /* BEHIND: its last, 0 for none; ended at left_ns, the last of them */
@@ -37,7 +37,7 @@ struct place { /* a communicator in which not all is well */
     bool cut;
     int *members, n;   /* ascending */
     uint64_t finished; /* the last operation that all members with a dump have finished */
-    uint64_t op;       /* the first that some have not */
+    uint64_t op; /* the first that they called differently, else that some have not finished */
     struct part parts[REPORT_PARTS];
     int n_parts;
     bool differ; /* in what they called as `op` */

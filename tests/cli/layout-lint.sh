@@ -157,12 +157,13 @@ sed 's/CapacityType/CapacityTyp/; s/MaxCount: 4/MaxCount: 3/; s/subnet-012345678
 run tern cluster lint bad.yaml; status 2 'lint is check'; err_has 'bad.yaml: 3 errors, named above.'
 is "$(grep -o '^bad.yaml:[0-9]*' err | tr '\n' ' ')" 'bad.yaml:19 bad.yaml:22 bad.yaml:29 ' 'findings stand in the order of lines'
 run tern cluster check bad.yaml "$template" --json; status 2
-is "$(python3 -c 'import json; a = json.load(open("out")); print([[f["id"], f["line"]] for f in a[0]["findings"]], a[0]["errors"], a[1]["errors"], a[1]["quota_vcpus"]["Running On-Demand Trn instances"])')" \
-    "[['key-unknown', 19], ['value-form', 22], ['count-order', 29]] 3 0 512" 'JSON has the findings and the quota'
+is "$(python3 -c 'import json; a = json.load(open("out")); print([[f["id"], f["line"], f["severity"]] for f in a[0]["findings"]], a[0]["errors"], a[1]["errors"], a[1]["quota_vcpus"]["Running On-Demand Trn instances"])')" \
+    "[['key-unknown', 19, 'error'], ['value-form', 22, 'error'], ['count-order', 29, 'error']] 3 0 512" 'JSON has the findings and the quota'
 run tern cluster check "$template"; status 0
 out_has 'quota: 512 vCPUs of Running On-Demand Trn instances'
 out_has 'price: 86.68 to 86.68 USD an hour with the head node, without storage'
 printf 'a: 1\nb: [\n' >broken.yaml
+run tern cluster check broken.yaml none.yaml; status 2; err_has 'broken.yaml:3'; err_has 'none.yaml: ' 'of several layouts each one is told'
 run tern cluster check --json broken.yaml none.yaml; status 2
 is "$(python3 -c 'import json; print([[f["id"], f["line"]] for a in json.load(open("out")) for f in a["findings"]])')" \
     "[['yaml-syntax', 3], ['unreadable', 0]]" 'JSON tells what cannot be read, and the line of wrong YAML'

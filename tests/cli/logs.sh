@@ -94,7 +94,7 @@ else
 fi
 run tern logs nothing; status 2; one_line
 run tern logs --rank x; status 2; one_line; err_has '0,4-7'
-run tern logs --attempt 7; status 2; one_line
+run tern logs --attempt 7; status 2; one_line; err_has 'has no attempt 7'
 run tern logs --grep '('; status 2; one_line
 mkdir -p bare; (cd bare && TERN_LEDGER='' run tern logs; mv out err ..; exit $rc); rc=$?; status 2 "tern logs without a ledger"; one_line; err_has TERN_LEDGER
 
@@ -240,4 +240,7 @@ recipe bar 'for i in 1 2 3 4 5 6; do printf "bar $i of 6\r"; sleep 0.5; done; ec
 run tern run bar.yaml; status 0 "a program with a progress bar ends well"
 run tern logs bar; out_has ' o end'; is "$(grep -c 'bar [1-6] of' out)" 0 "tern logs leaves out lines that a progress bar overwrote"
 run tern logs bar --progress; grep -q 'bar [1-6] of 6$' out; ok $? "tern logs --progress has some of them" || cat out
+recipe wide 'head -c 200000 /dev/zero | tr "\0" x; echo'
+run tern run wide.yaml; status 0 "a program with a line of 200,000 bytes ends well"
+tern logs wide --json --rank 0 >out; is "$(jq -sc '[length > 3, (.[:-1] | all(.partial == true)), .[-1].partial]' out)" '[true,true,null]' "JSON says which lines are a part of a longer one"
 tap_done

@@ -97,7 +97,7 @@ printf 'step=1 cut=2\nstep=2 cut=12' >$TERN_METRIC_FILE
 { echo step=1 piped=1; echo some warning; head -c 100000 /dev/zero; echo; echo oops; echo step=2 piped=2; echo on >went; } | tern metric --stdin
 S
 cat >refused.sh <<'S'
-{ echo step=1 a=1; echo step=2 a=1e400; echo step=3 a=3 a=4; echo step=4 a=4; echo "epoch 5: loss=2"; printf 'step=6 a=6%%100000s\n' ""; } | tern metric --stdin; echo $? >refused.status
+{ echo step=1 a=1; echo step=2 a=1e400; echo step=3 a=3 a=4; echo step=4 a=4; echo "epoch 5: loss=2"; printf 'step=6 a=6%100000s\n' ""; } | tern metric --stdin; echo $? >refused.status
 tern metric resumed_step=3 resumed_step=5; echo $? >twice.status
 S
 recipe refused 'command: [bash, refused.sh]'; run tern run refused.yaml

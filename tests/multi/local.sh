@@ -91,18 +91,16 @@ both stop "${args[@]}"; status 0 "with its own recipe again it goes on"
 err_has "going on after step 6 " "from what the nodes have, though checkpoint.dir has lost all"
 tiny_digests | cmp -s - weights; ok $? "checkpoint.dir has lost all: the weights are right in the end"
 
-if long; then
-    # Damaged on the nodes and in checkpoint.dir, which have older ones: the mirror's copy is newer.
-    harm() { printf x | dd of="$1" bs=1 seek=2000 conv=notrunc 2>/dev/null; }
-    back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/
-    rm -rf checkpoints/step-00000004; rm -f local/*/*/*/flushed
-    harm checkpoints/step-00000006/manifest.json; harm "$(ls local/*/*/step-00000006/shard-00001*)"
-    both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "the newest is damaged everywhere but in the mirror"
-    err_has "has no good checkpoint of run $run_id after step 2: that of step 6 comes back from " "the mirror's copy comes back"
-    err_has "going on after step 6 " "from that step, and not from the older one that the nodes have"
-    tiny_digests | cmp -s - weights; ok $? "damaged everywhere but in the mirror: the weights are right in the end"
-    rm -rf mirror
-fi
+# Damaged on the nodes and in checkpoint.dir, which have older ones: the mirror's copy is newer.
+harm() { printf x | dd of="$1" bs=1 seek=2000 conv=notrunc 2>/dev/null; }
+back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/
+rm -rf checkpoints/step-00000004; rm -f local/*/*/*/flushed
+harm checkpoints/step-00000006/manifest.json; harm "$(ls local/*/*/step-00000006/shard-00001*)"
+both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "the newest is damaged everywhere but in the mirror"
+err_has "has no good checkpoint of run $run_id after step 2: that of step 6 comes back from " "the mirror's copy comes back"
+err_has "going on after step 6 " "from that step, and not from the older one that the nodes have"
+tiny_digests | cmp -s - weights; ok $? "damaged everywhere but in the mirror: the weights are right in the end"
+rm -rf mirror
 back; mkdir mirror; cp -a checkpoints/step-0000000[46] mirror/; rm -rf checkpoints/step-0000000[46] local
 both stop "${args[@]}" --set checkpoint.mirror=mirror; status 0 "a person removed the newest, which the mirror has"
 err_has "going on after step 2 " "the mirror's copies of what a person removed do not come back"

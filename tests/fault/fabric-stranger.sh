@@ -56,17 +56,17 @@ listening() { : >at; for p in $two; do ss -ltnpH | grep "pid=$p," | awk '$4 !~ /
 amid_words() { grep -qE 'between|refused' changed || ! kill -0 $stranger 2>/dev/null; }
 changed() { # BYTES
     local n all= two=
-    rm -f address hold go changed; mkfifo hold
+    rm -f address hold go changed out.? err.?; mkfifo hold
     "$TOOLS/fabric-rails" serve 3 127.0.0.1 <hold >address & server=$!
     exec 9>hold
     until_true test -s address
     for n in 0 1 2; do
-        TEST_HOLD=$WORK/go TERN_FABRIC_SHARE=1 TERN_DEADLINE=10 SLURM_NTASKS=3 SLURM_PROCID=$n SLURMD_NODENAME=node-$n TERN_RUN_SOCKET=$(cat address) \
+        TEST_HOLD=$WORK/go TERN_FABRIC_SHARE=1 TERN_DEADLINE=4 SLURM_NTASKS=3 SLURM_PROCID=$n SLURMD_NODENAME=node-$n TERN_RUN_SOCKET=$(cat address) \
             "$TOOLS/fabric-rails" rank 500 "$1" >out.$n 2>err.$n 9>&- &
         all="$all $!"; [ $n = 2 ] || two="$two $!"
     done
-    until_true grep -q held out.2
-    listening
+    until_true grep -qs held out.2
+    until_true listening
     STRANGER=flip timeout 100 "${as[@]}" "$WORK/stranger" 3 5 $(cat at) >changed 2>&1 9>&- & stranger=$!
     until_true amid_words
     : >go

@@ -286,8 +286,10 @@ static int flip_all(struct fid_av *av, const struct sockaddr_in *to, double seco
 
     for (int i = 0; i < 2 && bytes; i++) {
         side[i].fd = claim(&to[i], to[!i].sin_port, request, bytes, own);
-        if (side[i].fd < 0)
+        if (side[i].fd < 0) {
+            printf("no connection to port %d: %s\n", ntohs(to[i].sin_port), strerror(errno));
             return 1;
+        }
         fcntl(side[i].fd, F_SETFL, 0);
     }
     bool on = bytes && read_answer(side[0].fd) == 0 && read_answer(side[1].fd) == 0;
@@ -345,8 +347,10 @@ int main(int argc, char **argv)
             return 2;
         n++;
     }
-    if (n == 0 || ranks < 1)
+    if (n == 0 || ranks < 1) {
+        fprintf(stderr, "usage: fabric-stranger RANKS SECONDS HOST:PORT...\n");
         return 2;
+    }
     const char *way = getenv("STRANGER");
     if (way && strcmp(way, "hold") == 0)
         return hold_all(to, n, atof(argv[2]));

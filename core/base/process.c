@@ -138,25 +138,47 @@ int tern_process_enter(int folder, int namespaces)
     return rc;
 }
 
-void tern_close_from(int first)
+/* Descriptors from..to of the calling thread's table. */
+static void close_between(unsigned from, unsigned to)
 {
-    if (syscall(SYS_close_range, (unsigned)first, ~0U, 0U) == 0)
+    if (syscall(SYS_close_range, from, to, 0U) == 0)
         return;
     /* Reading a folder while its entries vanish may skip some: repeat until none is found. */
     for (bool found = true; found;) {
-        DIR *d = opendir("/proc/self/fd");
+        DIR *d = opendir("/proc/thread-self/fd");
         found = false;
         for (struct dirent *e; d && (e = readdir(d));) {
-            int fd = (int)strtol(e->d_name, NULL, 10);
-            if (fd >= first && fd != dirfd(d)) {
-                close(fd);
+            unsigned fd = (unsigned)strtoul(e->d_name, NULL, 10);
+            if (e->d_name[0] != '.' && fd >= from && fd <= to && fd != (unsigned)dirfd(d)) {
+                close((int)fd);
                 found = true;
             }
         }
         if (!d)
-            for (long fd = sysconf(_SC_OPEN_MAX); fd-- > first;)
-                close((int)fd);
+            for (unsigned long fd = (unsigned long)sysconf(_SC_OPEN_MAX); fd-- > from;)
+                fd <= to ? close((int)fd) : 0;
         else
             closedir(d);
+    }
+}
+
+void tern_close_from(int first)
+{
+    close_between((unsigned)first, ~0U);
+}
+
+void tern_process_unshare_files(const int *keep, int n)
+{
+    enum { UNSHARE = 2 }; /* CLOSE_RANGE_UNSHARE: where unshare(2) is refused, this seldom is */
+
+    if (syscall(SYS_close_range, ~0U, ~0U, UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
+        return;
+    for (unsigned from = STDERR_FILENO + 1, next; from > 0; from = next + 1) {
+        next = ~0U;
+        for (int i = 0; i < n; i++)
+            if ((unsigned)keep[i] >= from && (unsigned)keep[i] < next)
+                next = (unsigned)keep[i];
+        if (next > from)
+            close_between(from, next - (next < ~0U));
     }
 }

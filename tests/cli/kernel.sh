@@ -10,7 +10,7 @@ for how in '' -p; do
     as="a kernel like 4.18${how:+, refusing with EPERM}"
     run "$K" $how /usr/bin/python3 -c 'import os; os.pidfd_open(1)'
     grep -qE 'Function not implemented|Operation not permitted' err; ok $? "$as: what is refused here"
-    run "$K" $how "$TOOLS/../unit/base"
+    run "$K" $how "$TOOLS/../unit/process"
     status 0 "$as: processes and descriptors"
     run "$K" $how "$TOOLS/../unit/pytorch_child"
     status 0 "$as: a process that reads files of PyTorch holds its answer's descriptor alone" || grep '^not ok' out

@@ -9,7 +9,6 @@
 #include "core/base/listen.h"
 #include "core/base/opt.h"
 #include "core/base/page.h"
-#include "core/base/process.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/base/yaml.h"
@@ -445,53 +444,6 @@ static void programs(void)
     free(self);
 }
 
-/* tests/cli/kernel.sh runs this again without the system calls that old kernels lack. */
-static void test_process(void)
-{
-    struct tern_process p;
-    int wait[2], spare;
-    char c;
-
-    ok(!tern_process_ended(&TERN_PROCESS_NONE, 0), "TERN_PROCESS_NONE has not ended");
-    if (pipe(wait) < 0)
-        abort();
-    pid_t pid = fork();
-    if (pid == 0) {
-        close(wait[1]);
-        _exit(read(wait[0], &c, 1) == 0 ? 3 : 4);
-    }
-    ok(tern_process_open(&p, pid) == 0 && !tern_process_ended(&p, 20),
-       "a running process has not ended");
-    ok(tern_process_signal(&p, 0) == 0, "a running process takes a signal");
-    close(wait[1]);
-    ok(tern_process_ended(&p, 60000), "a zombie has ended");
-    waitpid(pid, NULL, 0);
-    ok(tern_process_ended(&p, 0), "a reaped process has ended");
-    ok(tern_process_signal(&p, SIGKILL) < 0 && errno == ESRCH, "a reaped process takes no signal");
-    tern_process_close(&p);
-    ok(tern_process_open(&p, pid) < 0 && errno == ESRCH && !tern_process_ended(&p, 0),
-       "a reaped process cannot be opened");
-
-    pid = fork();
-    if (pid == 0) {
-        for (spare = 0; spare < 300;)
-            spare = dup(wait[0]);
-        tern_close_from(wait[0]);
-        for (int fd = wait[0]; fd < 301; fd++)
-            if (fcntl(fd, F_GETFD) >= 0)
-                _exit(1);
-        _exit(fcntl(2, F_GETFD) < 0);
-    }
-    int status = -1;
-    waitpid(pid, &status, 0);
-    ok(status == 0, "tern_close_from closes 300 descriptors and no lower one");
-    close(wait[0]);
-    int folder = tern_process_folder(0);
-    ok(folder >= 0 && tern_process_enter(folder, 0) == 0,
-       "a process enters through its /proc folder");
-    close(folder);
-}
-
 /* A limit on waiting stands still while this process does: here, while it does not look. */
 static void test_limit(void)
 {
@@ -569,7 +521,6 @@ int main(void)
     test_err();
     test_codes();
     test_listen();
-    test_process();
     test_hash();
     test_str();
     test_word();

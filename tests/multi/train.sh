@@ -66,7 +66,7 @@ sed 's,data/test.tds,data/long.tds,; s/dir: checkpoints/dir: long/; s/dir: ledge
 tern run long.yaml --ranks 1 --set checkpoint.dir=short --set ledger.dir=ledger10 2>/dev/null
 step0=$(tern ledger sql -l ledger10 -r latest -n -P "select nll / tokens from eval where step = 0")
 for ranks in $(long && echo 1) 2; do
-    rm -rf long ledger9
+    rm -rf long ledger9 err # whose words are there until the redirection is made
     tern run long.yaml --ranks $ranks 2>err & pid=$!
     until_true grep -q 'beginning from' err; sleep 0.2; kill -USR1 $pid; wait $pid; rc=$? cmd="$ranks ranks, SIGUSR1 in the evaluation of step 0"
     status 76; [ -d long/step-00000000 ]; ok $? "$ranks: it stops with a checkpoint of step 0" || sed 's/^/# /' err

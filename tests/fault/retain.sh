@@ -32,12 +32,12 @@ newest() { ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' |
 # The moment of a kill is observed, not timed: N further checkpoints, the retention process copying,
 # or deleting (which is short: the test waits at most 6 s for it).
 moment() { # N | copy | prune
-    local from=$(newest) end=$((SECONDS + 60))
-    [ $1 != prune ] || end=$((SECONDS + 6))
+    local from=$(newest) end=$((SECONDS + 60)) folder=mirror was now
+    [ $1 != prune ] || { folder=ck end=$((SECONDS + 6)); }
+    was=$(echo $folder/.[!.]*) # an earlier kill may have left something
     while kill -0 $pid && [ $SECONDS -lt $end ]; do
         case $1 in
-        copy) compgen -G 'mirror/.[!.]*' ;;
-        prune) compgen -G 'ck/.[!.]*' ;;
+        copy | prune) now=($folder/.[!.]*); [ -e "${now[0]}" ] && [ "${now[*]}" != "$was" ] ;;
         *) sleep 0.02; [ $(($(newest) - ${from:-0})) -ge $(($1 * 10)) ] ;;
         esac >/dev/null && return
     done

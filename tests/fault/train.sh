@@ -33,7 +33,7 @@ tiny_curve whole >curve
 [ "$(wc -l <curve)" = 40 ]; ok $? "the run left alone records 40 losses"
 rm -rf checkpoints
 kills=0
-for step in 0 0 0 2 6 $(long && echo "3 11 17") 20 33; do
+for step in 0 0 0 2 $(long && echo 3) 6 $(long && echo "11 17") 20 33; do
     setsid tern run run.yaml --ranks 2 --set steps=40 --set ledger.dir=killed >/dev/null 2>&1 & pid=$!
     if [ $step = 0 ]; then sleep "0.$((RANDOM % 3))5"; else tiny_wait_step $step $pid; fi
     kill -9 -- -$pid 2>/dev/null || kill -9 $pid 2>/dev/null # one that has no group yet

@@ -154,7 +154,7 @@ done
 q=(--set steps=60 --set checkpoint.every=10 --set checkpoint.keep=9 --set launch.restarts=0 --set "checkpoint.local=$WORK/local")
 for s in 10 40; do hold $s $here; done; hold 20 /local/
 begin l "${q[@]}"
-until_true eval '[ -d checkpoints/step-00000010.tmp-1 ] && [ -n "$(echo local/*/*/step-00000020.tmp-1/shard-*)" ]'
+until_true eval '[ -d checkpoints/step-00000010.tmp-1 ] && compgen -G "local/*/*/step-00000020.tmp-1/shard-*"'
 until_true reached l 25
 shard=$(ls local/*/*/step-00000010/shard-* | head -n 1)
 printf x | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc 2>/dev/null

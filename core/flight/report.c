@@ -143,10 +143,19 @@ static const struct dump_record *find(const struct dump_comm *c, uint64_t op)
     return NULL;
 }
 
+/* BEHIND: ended, failed, or under way, whatever it waits for. */
+static int how_left(const struct part *x)
+{
+    return x->kind != PART_BEHIND           ? 0
+           : x->state == TERN_FLIGHT_DONE   ? 1
+           : x->state == TERN_FLIGHT_FAILED ? 2
+                                            : 3;
+}
+
 static bool same_part(const struct part *x, const struct part *y)
 {
     return x->kind == y->kind && x->desc == y->desc && x->waits_for == y->waits_for &&
-           x->left_op == y->left_op && (x->kind != PART_BEHIND || x->state == y->state);
+           x->left_op == y->left_op && how_left(x) == how_left(y);
 }
 
 /* The last part takes what has no room of its own. */
@@ -281,7 +290,6 @@ static int look_at(struct tern_flight_report *a, struct place *p, const struct v
     p->mark = v->c->mark;
     p->phase = v->c->phase;
     p->cut = v->c->cut;
-    p->finished = p->op ? p->op - 1 : 0;
     if (set_members(p, a, v, n, err) < 0)
         return -1;
     for (int i = 0; i < p->n; i++) {
@@ -393,9 +401,11 @@ static int look_at_all(struct tern_flight_report *a, struct view *v, int n, stru
             j++;
         compare_comers(a, v + i, j - i, at, late);
         struct place *p = &a->places[a->n_places];
-        if (!first_open(v + i, j - i, &p->op))
+        uint64_t open;
+        if (!first_open(v + i, j - i, &open))
             continue;
-        p->op = first_difference(v + i, j - i, p->op);
+        p->finished = open ? open - 1 : 0;
+        p->op = first_difference(v + i, j - i, open);
         a->n_places++;
         if (look_at(a, p, v + i, j - i, err) < 0)
             goto out;

@@ -74,9 +74,12 @@ static void part_text(const struct tern_flight_report *a, const struct place *p,
         tern_buf_printf(to, "finished %s #%llu\n", x->desc ? call : "operation", op);
     } else if (x->kind == PART_BEHIND && !x->left_op) {
         tern_buf_printf(to, "called nothing on it\n");
-    } else if (x->kind == PART_BEHIND && x->state != TERN_FLIGHT_DONE) {
+    } else if (x->kind == PART_BEHIND && x->state == TERN_FLIGHT_FAILED) {
         tern_buf_printf(to, "%s in %s #%llu and never called #%llu\n", one ? "was" : "were", call,
                         (unsigned long long)x->left_op, op);
+    } else if (x->kind == PART_BEHIND && x->state != TERN_FLIGHT_DONE) {
+        tern_buf_printf(to, "%s in %s #%llu and %s not called #%llu\n", one ? "is" : "are", call,
+                        (unsigned long long)x->left_op, one ? "has" : "have", op);
     } else if (x->kind == PART_BEHIND) {
         tern_buf_printf(to, "left %s #%llu at %s and never called #%llu\n", call,
                         (unsigned long long)x->left_op, time_of_day(at, x->left_ns), op);

@@ -138,6 +138,15 @@ int tern_process_enter(int folder, int namespaces)
     return rc;
 }
 
+/* Without /proc: all that there may be. */
+static void close_counted(unsigned from, unsigned to)
+{
+    const long most = sysconf(_SC_OPEN_MAX);
+
+    for (long fd = from; fd < most && fd <= (long)to; fd++)
+        close((int)fd);
+}
+
 /* Descriptors from..to of the calling thread's table. */
 static void close_between(unsigned from, unsigned to)
 {
@@ -154,11 +163,10 @@ static void close_between(unsigned from, unsigned to)
                 found = true;
             }
         }
-        if (!d)
-            for (unsigned long fd = (unsigned long)sysconf(_SC_OPEN_MAX); fd-- > from;)
-                fd <= to ? close((int)fd) : 0;
-        else
+        if (d)
             closedir(d);
+        else
+            close_counted(from, to);
     }
 }
 
@@ -167,12 +175,12 @@ void tern_close_from(int first)
     close_between((unsigned)first, ~0U);
 }
 
-void tern_process_unshare_files(const int *keep, int n)
+bool tern_process_unshare_files(const int *keep, int n)
 {
-    enum { UNSHARE = 2 }; /* CLOSE_RANGE_UNSHARE: where unshare(2) is refused, this seldom is */
+    enum { UNSHARE = 2 }; /* CLOSE_RANGE_UNSHARE: filters that refuse unshare(2) mostly allow it */
 
     if (syscall(SYS_close_range, ~0U, ~0U, UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
-        return;
+        return false;
     for (unsigned from = STDERR_FILENO + 1, next; from > 0; from = next + 1) {
         next = ~0U;
         for (int i = 0; i < n; i++)
@@ -181,4 +189,5 @@ void tern_process_unshare_files(const int *keep, int n)
         if (next > from)
             close_between(from, next - (next < ~0U));
     }
+    return true;
 }

@@ -33,10 +33,12 @@ int tern_process_enter(int fd, int namespaces);
 /* Close every descriptor from `first` on. */
 void tern_close_from(int first);
 
-/* The calling thread has a table of descriptors of its own from here on: the standard ones, and the
- * `n` in `keep`.  What others open and close later does not reach it.  While threads share a table,
- * the kernel counts references at every system call on a descriptor, in every thread of the
- * process. Where the kernel refuses (a container's seccomp filter), the table stays shared. */
-void tern_process_unshare_files(const int *keep, int n);
+/* Give the calling thread a table of descriptors of its own: the standard ones, and the `n` in
+ * `keep`. While threads share a table, the kernel counts references at every system call on a
+ * descriptor, in every thread of the process. False where the kernel refuses (a container's seccomp
+ * filter): the table stays shared. What others open and close later does not reach the thread. A
+ * number that it opens itself may be another file elsewhere in the process. The copies that it
+ * closes are flushed as by close(2): a file open for writing on hung storage would hold it. */
+bool tern_process_unshare_files(const int *keep, int n);
 
 #endif

@@ -21,7 +21,7 @@ for case in '4:but its node is alive: the process is stopped or frozen' '2:but i
     TERN_DEADLINE=6 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 4000
     status 0 "ranks wait the whole deadline for the next step, at most $share sharing"
     env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 6000 >out 2>err; rc=$?
-    # Of the four the one itself may meet the others' end before their words.
+    # The late rank itself may hear of the others' end before their words.
     late='rank 2 \(.*not come within the deadline of 2 s: it runs, and computes'
     { named 4 "$late" || named 3 "$late"; } && [ "$rc" = 3 ]
     words "one that computes for longer than it said is named before the usual deadline, at most $share sharing"
@@ -41,4 +41,16 @@ TERN_DEADLINE=2 TERN_LIVENESS=0 run timeout 100 "$R" stop 3 2
 named 2 'rank 2 \(.*within the deadline of 2 s'; words "TERN_LIVENESS=0: the deadline alone counts"
 TERN_LIVENESS=soon run "$R" stop 3 2
 err_has "TERN_LIVENESS: 'soon' is not a number of seconds" "TERN_LIVENESS that is no number is refused"
+
+# ---- the thread that answers has its own descriptors: those of others cost each of their system calls
+"$R" random 2 5 200000 >out 2>err & main=$!
+apart() {
+    local rank thread
+    for rank in $(pgrep -P $main); do for thread in /proc/"$rank"/task/*; do
+        [ "$(find "$thread/fd" -type l 2>/dev/null | wc -l)" -le 5 ] && [ "$(find "/proc/$rank/fd" -type l 2>/dev/null | wc -l)" -gt 5 ] && return 0
+    done; done
+    ! kill -0 $main 2>/dev/null && over=1
+}
+over=; until_true apart; is "$over" "" "a rank's thread that answers has no descriptors but its own"
+kill -9 $main $(pgrep -P $main) 2>/dev/null; wait $main 2>/dev/null
 tap_done

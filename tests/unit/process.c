@@ -15,18 +15,18 @@
  * keeps the first. */
 struct files_thread {
     int shared[2], asks[2], says[2];
+    bool own; /* its table */
 };
 
 static void *files_run(void *arg)
 {
     struct files_thread *t = arg;
-    char has = 0;
 
-    tern_process_unshare_files((int[]){t->says[1], t->asks[0], t->shared[0]}, 3);
+    t->own = tern_process_unshare_files((int[]){t->says[1], t->asks[0], t->shared[0]}, 3);
     for (char c; read(t->asks[0], &c, 1) == 1;) {
-        has = (char)('0' + (fcntl(t->shared[0], F_GETFD) >= 0) +
-                     2 * (fcntl(t->shared[1], F_GETFD) >= 0) + 4 * (fcntl(2, F_GETFD) >= 0));
-        if (write(t->says[1], &has, 1) != 1)
+        c = (char)('0' + (fcntl(t->shared[0], F_GETFD) >= 0) +
+                   2 * (fcntl(t->shared[1], F_GETFD) >= 0) + 4 * (fcntl(2, F_GETFD) >= 0));
+        if (write(t->says[1], &c, 1) != 1)
             break;
     }
     return NULL;
@@ -41,23 +41,31 @@ static char files_ask(struct files_thread *t)
 
 static void test_own_files(void)
 {
-    struct files_thread t;
+    struct files_thread t = {.own = false};
     pthread_t thread;
-    char c;
+    char c, has;
 
     if (pipe(t.shared) < 0 || pipe(t.asks) < 0 || pipe(t.says) < 0 ||
         pthread_create(&thread, NULL, files_run, &t) != 0)
         abort();
-    ok(files_ask(&t) == '5', "a thread has the descriptors that it keeps, and the standard ones");
+    has = files_ask(&t);
     ok(fcntl(t.shared[0], F_GETFD) >= 0 && fcntl(t.shared[1], F_GETFD) >= 0,
-       "what a thread closes stays open in the process");
-    close(t.shared[1]);
-    ok(read(t.shared[0], &c, 1) == 0, "a pipe ends though a thread began while it was open");
-    close(t.shared[0]);
-    ok(files_ask(&t) == '5', "what the process closes stays open in a thread that keeps it");
-    close(t.asks[1]);
-    close(t.asks[0]);
+       "a thread's table of its own closes nothing in the process");
+    if (t.own) {
+        ok(has == '5', "a thread has the descriptors that it keeps, and the standard ones");
+        close(t.shared[1]);
+        ok(read(t.shared[0], &c, 1) == 0, "a pipe ends though a thread began while it was open");
+        close(t.shared[0]);
+        ok(files_ask(&t) == '5', "what the process closes stays open in a thread that keeps it");
+        close(t.asks[1]); /* the thread has no copy */
+    } else {
+        ok(has == '7', "where a table of its own is refused, a thread has all descriptors");
+        close(t.shared[1]);
+        close(t.shared[0]);
+        close(t.asks[1]);
+    }
     pthread_join(thread, NULL);
+    close(t.asks[0]);
     close(t.says[0]);
     close(t.says[1]);
 }

@@ -30,7 +30,7 @@ enum {
     WARM = 2, /* steps not counted: memory is faulted in, PyTorch's caches fill */
     STEPS_MAX = 1000,
     SQUARE = 2048, /* of the product that is the limit; 17 GFLOP, 48 MiB: far beyond the caches */
-    SQUARE_TINY = 512, /* where nothing is compared */
+    SQUARE_TINY = 512, /* to try the program out: no longer than the steps */
     PEERS = 4,
     ALL_MAX = PEERS * STEPS_MAX,
     LORA_MAX = 1024,

@@ -115,7 +115,7 @@ if [ -z "${TERN_SANITIZE-}" ]; then
         [ ! -e ckpts/step-00000001.tmp-1 ] && ls -A ckpts | grep -q '^.trash-step-00000001.tmp-1-'; ok $? "$*: what it deletes has another name"
     }
     for c in "ledger gc --remove" "ckpt prune --keep 1000 ckpts"; do
-        rm loop.out # the earlier one's words are there until the redirection is made
+        rm loop.out # the next run empties it only when it begins
         slow tern $c; "$T" loop ckpts 1 hf >loop.out 2>&1 & pid=$!
         until_true grep -q '^saved ' loop.out; ok $? "tern $c: a run that begins meanwhile gets the folder" || cat loop.out
         kill -9 $pid $slow; wait $pid $slow 2>/dev/null

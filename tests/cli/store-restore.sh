@@ -56,7 +56,7 @@ is $? 76 "a signal ends the way back, and the run is to be continued"
 err_has 'a signal came while s3://copies/tiny/step-'
 is "$(tern ledger sql --ledger ledger -r latest -n -P 'select outcome from attempt order by attempt desc limit 1' | tail -n 1)" stopped "the ledger has the attempt as stopped"
 is "$(ls -d checkpoints/step-* 2>/dev/null | wc -l)" 0 "nothing half has a checkpoint's name"
-rm err # its words are there until the redirection is made
+rm err # the next run empties it only when it begins
 tern run run.yaml --set steps=7 >out 2>err & pid=$!
 until_true grep -q 'comes back from' err; kill -9 $pid; wait $pid 2>/dev/null
 fault_none

@@ -50,7 +50,10 @@ placed three 'waits: for the last' ': >three; until_true [ -e done ] && rm three
 placed last 'has a place' 'until_true [ -e three ] && sleep 1 && : >done'
 placed by-itself 'alone: it needs the machine' '[ -e two ] && [ ! -e three ]'
 run env -u TERN_BUILD TMPDIR="$WORK" places/tests/run -j 2 unit; status 0 "a test that waits takes no place, one that is alone has all"
-is "$(tail -n 1 out)" "5 passed, 0 failed, 0 skipped" "all of them are run" || cat out
+is "$(tail -n 1 out)" "5 passed, 0 failed, 0 skipped" "tests of every kind of place are run" || cat out
+rm places/tests/unit/*
+for t in one two; do placed $t 'has a place' 'mkdir busy && sleep 1 && rmdir busy'; done
+run env -u TERN_BUILD TMPDIR="$WORK" places/tests/run -j 1 unit; status 0 "of two tests with one place the second waits for the first" || cat out
 
 mkdir -p tree/tests/mutants tree/tests/fault tree/core
 cp "$ROOT/tests/mutants/run" tree/tests/mutants; echo 'int x = 1;' >tree/core/x.c; : >tree/tests/fault/x.sh

@@ -61,7 +61,7 @@ changed() { # BYTES
     exec 9>hold
     until_true test -s address
     for n in 0 1 2; do
-        TEST_HOLD=$WORK/go TERN_FABRIC_SHARE=1 TERN_DEADLINE=4 SLURM_NTASKS=3 SLURM_PROCID=$n SLURMD_NODENAME=node-$n TERN_RUN_SOCKET=$(cat address) \
+        TEST_HOLD=$WORK/go TERN_FABRIC_SHARE=1 TERN_DEADLINE=10 SLURM_NTASKS=3 SLURM_PROCID=$n SLURMD_NODENAME=node-$n TERN_RUN_SOCKET=$(cat address) \
             "$TOOLS/fabric-rails" rank 500 "$1" >out.$n 2>err.$n 9>&- &
         all="$all $!"; [ $n = 2 ] || two="$two $!"
     done

@@ -13,7 +13,7 @@ for how in 'rm -rf ledger' 'mv ledger away'; do
     # The ranks are held meanwhile.  On a busy machine a short run is over before that: a longer one, then.
     for n in 400 800 1600 3200 6400; do
         sed "s/^steps:.*/steps: $n/; s/every: 500/every: $n/" run.yaml >moved.yaml
-        rm -rf ledger away checkpoints err # whose words are there until the redirection is made
+        rm -rf ledger away checkpoints err # the next run empties it only when it begins
         tern run moved.yaml --ranks 2 2>err & pid=$!
         until_true grep -q 'step [1-9]' err
         ranks=$(pgrep -P $pid tern-task | sed 's/^/-/') # each is the leader of its trainer's group

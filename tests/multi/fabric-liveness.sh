@@ -43,14 +43,18 @@ TERN_LIVENESS=soon run "$R" stop 3 2
 err_has "TERN_LIVENESS: 'soon' is not a number of seconds" "TERN_LIVENESS that is no number is refused"
 
 # ---- the thread that answers has its own descriptors: those of others cost each of their system calls
-"$R" random 2 5 200000 >out 2>err & main=$!
-apart() {
+look_apart() {
     local rank thread
     for rank in $(pgrep -P $main); do for thread in /proc/"$rank"/task/*; do
-        [ "$(find "$thread/fd" -type l 2>/dev/null | wc -l)" -le 5 ] && [ "$(find "/proc/$rank/fd" -type l 2>/dev/null | wc -l)" -gt 5 ] && return 0
+        [ "$(find "$thread/fd" -type l 2>/dev/null | wc -l)" -le 5 ] && [ "$(find "/proc/$rank/fd" -type l 2>/dev/null | wc -l)" -gt 5 ] && apart=1
     done; done
-    ! kill -0 $main 2>/dev/null && over=1
+    [ -n "$apart" ] || ! kill -0 $main 2>/dev/null
 }
-over=; until_true apart; is "$over" "" "a rank's thread that answers has no descriptors but its own"
-kill -9 $main $(pgrep -P $main) 2>/dev/null; wait $main 2>/dev/null
+if "$TOOLS/../unit/process" | grep -q 'table of its own is refused'; then
+    skip "the kernel gives a thread no table of descriptors of its own here"
+else
+    "$R" random 2 5 200000 >out 2>err & main=$!
+    apart=; until_true look_apart; is "$apart" 1 "a rank's thread that answers has no descriptors but its own"
+    kill -9 $main $(pgrep -P $main) 2>/dev/null; wait $main 2>/dev/null
+fi
 tap_done

@@ -110,7 +110,7 @@ static void log_beginning(struct train *t)
     else
         tern_info("beginning from %s", /* of DIR/latest: the checkpoint that it was */
                   r->model.from ? t->checkpoint.files_dir : "random weights");
-    snprintf(peak, sizeof peak, "%.1f", t->meter.peak * 1e-9);
+    snprintf(peak, sizeof peak, "%.6g", t->meter.peak * 1e-9);
     snprintf(step, sizeof step, "%" PRIu64, t->progress.step);
     snprintf(steps, sizeof steps, "%" PRId64, r->steps);
     const struct tern_model_config *config = tern_llama_config(t->model);

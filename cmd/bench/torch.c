@@ -205,7 +205,7 @@ static int start(struct bench_torch *t, const struct bench_torch_options *o, con
 
 struct bench_torch *bench_torch_open(const struct bench_torch_options *o, struct tern_err *err)
 {
-    char *path = bench_script_find(o->script, "train_torch.py", "torch", "peer-script", err),
+    char *path = bench_script_find(o->script, BENCH_TORCH_SCRIPT, "torch", "peer-script", err),
          *model = describe(o->config, o->B, o->T);
     struct bench_torch *t = path ? tern_alloc(1, sizeof *t, "PyTorch's pipes", err) : NULL;
 

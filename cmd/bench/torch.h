@@ -10,6 +10,8 @@
 
 struct bench_torch;
 
+#define BENCH_TORCH_SCRIPT "train_torch.py"
+
 /* How PyTorch makes its steps. */
 struct bench_torch_mode {
     /* The right BLAS core type for this CPU, OpenBLAS's OpenMP build, tcmalloc that keeps its

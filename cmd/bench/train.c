@@ -5,6 +5,7 @@
 #include "cmd/bench/registers.h"
 #include "cmd/bench/side.h"
 #include "cmd/bench/sizes.h"
+#include "cmd/bench/script.h"
 #include "cmd/bench/torch.h"
 
 #include "core/base/clock.h"
@@ -449,11 +450,31 @@ static bool one_of(const char *word, const char *const words[])
     return false;
 }
 
+static int check_peer(struct tern_err *err)
+{
+    static const char *const peers[] = {"torch", "torch-tuned", "full", NULL};
+
+    if (!one_of(peer_text, peers))
+        return tern_err_set(err, TERN_USAGE, "--peer: '%s' is not torch, torch-tuned or full",
+                            peer_text);
+    if (strcmp(peer_text, "full") == 0)
+        return lora ? 0
+                    : tern_err_set(err, TERN_USAGE,
+                                   "--peer full: give the adapters' rank with --lora");
+    if (ranks > 1 || micro_batches > 1 || lora)
+        return tern_err_set(err, TERN_USAGE,
+                            "--peer torch: PyTorch makes the steps of one rank and micro-batch, of "
+                            "all weights");
+    /* Our own steps come first, and may take minutes. */
+    char *script = bench_script_find(script_text, BENCH_TORCH_SCRIPT, "torch", "peer-script", err);
+    free(script);
+    return script ? 0 : -1;
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
     static const char *const recomputes[] = {"none", "selective", "full", NULL};
     static const char *const precisions[] = {"fp32", "bf16", NULL};
-    static const char *const peers[] = {"torch", "torch-tuned", "full", NULL};
 
     (void)n_args;
     (void)args;
@@ -474,15 +495,8 @@ static int run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(
             err, TERN_USAGE,
             "from 1 to %d --steps, 64 --ranks, 1024 --micro-batches, 1024 --threads", STEPS_MAX);
-    if (peer_text && !one_of(peer_text, peers))
-        return tern_err_set(err, TERN_USAGE, "--peer: '%s' is not torch, torch-tuned or full",
-                            peer_text);
-    if (peer_text && strcmp(peer_text, "full") == 0 && !lora)
-        return tern_err_set(err, TERN_USAGE, "--peer full: give the adapters' rank with --lora");
-    if (peer_text && strcmp(peer_text, "full") != 0 && (ranks > 1 || micro_batches > 1 || lora))
-        return tern_err_set(err, TERN_USAGE,
-                            "--peer torch: PyTorch makes the steps of one rank and micro-batch, of "
-                            "all weights");
+    if (peer_text && check_peer(err) < 0)
+        return -1;
     return ranks == 1 ? body(NULL, err) : bench_local((int)ranks, body, err);
 }
 

@@ -91,6 +91,6 @@ run tern bench train --peer torch --lora 8; status 2; err_has 'all weights'
 run tern bench train --precision fp16; status 2; err_has "'fp16' is not fp32 or bf16"
 run tern bench train --lora 2000; status 2; err_has 'from 1 to 1024'
 run tern bench train --dora; status 2; err_has 'rank with --lora'
-run tern bench train --size tiny --peer torch --peer-script none.py; status 2; err_has 'none.py: No such file'; err_has 'train_torch.py of tern'
+run env TERN_BLAS=/nowhere tern bench train --size tiny --peer torch --peer-script none.py; status 2 "a script that is not there is refused before anything is computed"; err_has 'none.py: No such file'; err_has 'train_torch.py of tern'
 run tern bench train --size tiny --peer torch --peer-python /no/python --peer-script fake; status 1; err_has '/no/python: No such file'; err_has 'python3-torch'
 tap_done

@@ -20,7 +20,7 @@ for case in '4:but its node is alive: the process is stopped or frozen' '2:but i
     status 0 "one that writes a checkpoint has longer than the deadline, at most $share sharing"
     TERN_DEADLINE=6 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 TEST_FABRIC_STEP=1 run timeout 100 "$R" busy 4 2 4000
     status 0 "ranks wait the whole deadline for the next step, at most $share sharing"
-    env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 100 "$R" busy 4 2 6000 >out 2>err; rc=$?
+    env -u TERN_DEADLINE TERN_FABRIC_SHARE=$share TEST_FABRIC_STEP=2 timeout 200 "$R" busy 4 2 1000 90000 >out 2>err; rc=$?
     # The late rank itself may hear of the others' end before their words.
     late='rank 2 \(.*not come within the deadline of 2 s: it runs, and computes'
     { named 4 "$late" || named 3 "$late"; } && [ "$rc" = 3 ]
@@ -34,7 +34,7 @@ for share in $(long && echo 8) 1; do
     status 0 "ranks that are awaited one after the other for longer than that, at most $share sharing: none is named"
 done
 
-TERN_DEADLINE=3 TERN_FABRIC_SHARE=1 run timeout 100 "$R" busy 3 2 8000
+TERN_DEADLINE=3 TERN_FABRIC_SHARE=1 run timeout 100 "$R" busy 3 2 90000
 named 3 'rank 2 \(.*not come within the deadline of 3 s: it runs, and computes'
 words "a rank that computes beyond the deadline: named, with the word that it runs"
 TERN_DEADLINE=2 TERN_LIVENESS=0 run timeout 100 "$R" stop 3 2

@@ -22,9 +22,10 @@
  *                                 tern_test_sleeps() counts them
  *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then the
  *                                 "yields: N" of rank 0 in one, as tern_test_yields() counts
- *   busy RANKS VICTIM MS          VICTIM computes for MS amid operations; with TEST_FABRIC_SAVES it
- *                                 says before that it writes a checkpoint, for a minute; then, with
- *                                 TEST_FABRIC_STEP, in a step of so many seconds for MS again
+ *   busy RANKS VICTIM MS [MS]     VICTIM computes for MS amid operations, or until the others have
+ *                                 ended; with TEST_FABRIC_SAVES it says before that it writes a
+ *                                 checkpoint, for a minute; then, with TEST_FABRIC_STEP, it
+ *                                 computes in a step of so many seconds for the second MS
  *   turns RANKS 0 MS              rank 0 waits for the others one after the other: they come to an
  *                                 all-reduce after MS, 0.2 s apart
  *   hold RANKS VICTIM MS          VICTIM, and then all ranks are stopped for MS amid operations and
@@ -57,7 +58,7 @@
 enum { MAX_RANKS = 64 };
 static const char *mode;
 static uint64_t seed;
-static int operations, victim;
+static int operations, again, victim;
 static struct tern_err err;
 
 static int say_error(const char *what)
@@ -212,10 +213,8 @@ static int run_ahead(struct tern_fabric *f)
         return say_error("wait");
     for (int k = 0; k < BEGUN; k++)
         for (int i = 0; i < COUNT; i++)
-            if (v[k][i] != k * COUNT + i) {
-                fprintf(stderr, "broadcast %d is wrong\n", k);
-                return 1;
-            }
+            if (v[k][i] != k * COUNT + i)
+                return fprintf(stderr, "broadcast %d is wrong\n", k), 1;
     return 0;
 }
 
@@ -482,11 +481,13 @@ static int steady(struct tern_fabric *f)
             raise(SIGSTOP);
         if (mine && strcmp(mode, "busy") == 0) {
             const char *step = getenv("TEST_FABRIC_STEP");
+            struct pollfd others = {gone[0], POLLIN, 0};
+            close(gone[1]);
             if (getenv("TEST_FABRIC_SAVES"))
                 tern_fabric_set_activity(f, TERN_FABRIC_SAVES, 60);
-            tern_clock_sleep_ns(operations * 1000000ll);
+            poll(&others, 1, operations);
             tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, step ? atof(step) : 0);
-            tern_clock_sleep_ns(step ? operations * 1000000ll : 0);
+            poll(&others, 1, step ? again : 0);
             tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, 0);
         }
         if (reduce(f, v, 4096) < 0)
@@ -544,7 +545,7 @@ int main(int argc, char **argv)
     mode = argv[1];
     victim = argc > 3 ? atoi(argv[3]) : -1;
     seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-    operations = argc > 4 ? atoi(argv[4]) : 100;
+    operations = argc > 4 ? atoi(argv[4]) : 100, again = argc > 5 ? atoi(argv[5]) : operations;
     if (n == 0)
         return rank_main(NULL);
     struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", n, &err);

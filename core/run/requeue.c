@@ -62,20 +62,35 @@ void tern_run_requeue_check_output(const struct tern_place *place)
 
 /* ------------------------------------------------------------------ the job's time is up */
 
-/* How long before the end Slurm's warning may have come, after which the ranks ended.  `tern
- * submit` sets it.  The time of a job's own --signal cannot be queried; it is longer for longer
- * jobs. */
+/* Seconds before the end at which Slurm warns the job, as far as that is known; -1: it is not.
+ * `tern submit` sets TERN_RUN_WARN, sbatch reads SBATCH_SIGNAL, which a job inherits, and lets it
+ * win over its script. */
+static int64_t asked_seconds(const struct tern_slurm_job *job)
+{
+    const char *set = tern_var("TERN_RUN_WARN"), *signal = getenv("SBATCH_SIGNAL");
+    struct tern_err err = {0};
+    int64_t seconds = -1;
+
+    if (set && tern_str_int(set, 1, INT32_MAX, &seconds) == 0)
+        return seconds;
+    if (signal && (seconds = tern_slurm_signal_read(signal)) >= 0)
+        return seconds;
+    if (job->batch && tern_slurm_job_signal_load(job->id, &seconds, &err) < 0)
+        tern_warn("%s: is there a --signal in it?", err.text);
+    return seconds;
+}
+
+/* How long before the end Slurm's warning may have come, after which the ranks ended.  A --signal
+ * on sbatch's command line cannot be queried; it is longer for longer jobs. */
 static int64_t near_seconds(const struct tern_slurm_job *job)
 {
-    const char *set = tern_var("TERN_RUN_WARN");
-    const int64_t tenth =
-        job->end && !set ? ((int64_t)(job->end - job->start) - job->suspended) / 10 : 0;
-    int64_t warn;
+    const int64_t tenth = job->end ? ((int64_t)(job->end - job->start) - job->suspended) / 10 : 0;
+    int64_t warn = asked_seconds(job);
 
-    if (!set || tern_str_int(set, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)
-        warn = TERN_RUN_WARN_S;
-    if (tenth > warn)
+    if (warn < 0)
         warn = tenth < LONGEST_WARN_S ? tenth : LONGEST_WARN_S;
+    if (warn < TERN_RUN_WARN_S)
+        warn = TERN_RUN_WARN_S;
     return warn + TERN_RUN_WARN_LATE_S;
 }
 
@@ -115,7 +130,14 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
         is_near(job, reserved) && (!job->end || reserved <= job->end))
         return "reservation";
-    return limit || is_near(job, job->end) ? "time_limit" : NULL;
+    if (limit || is_near(job, job->end))
+        return "time_limit";
+    if (job->end && (a->asked == SIGUSR1 || a->asked == SIGUSR2))
+        tern_info("the job ends in %" PRId64 " s: this was a person's request to stop. If it was "
+                  "--signal of sbatch's command line, put that into the script, or set "
+                  "TERN_RUN_WARN to its seconds.",
+                  (int64_t)(job->end - time(NULL)));
+    return NULL;
 }
 
 /* This process stopped the ranks for an end of the job.  Is there now much time before the end? The

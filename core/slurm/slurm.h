@@ -74,6 +74,7 @@ struct tern_slurm_job {
     uint32_t uid;
     uint32_t array_job;   /* of a member of a job array; else 0 */
     int cpus_per_task;    /* 1 where the job gave no number */
+    int tasks_per_node;   /* --ntasks-per-node; 0 where the job gave no number */
     int threads_per_core; /* that it may use (--threads-per-core, --hint); 0: no such limit */
     int exit_status;      /* as wait(2) gives it; of an ended job */
     time_t start,
@@ -92,6 +93,14 @@ struct tern_slurm_job {
  * forgotten (MinJobAge, 300 s after its end) is an error, TERN_FAILED. */
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
+
+/* How many seconds before its end a job gets the signal that it asked for (sbatch --signal, which
+ * has 60 s without a time); -1: the script asks for none.  The controller tells the script alone: an
+ * option on sbatch's command line is not known.  For the job's user, or for an admin. */
+int tern_slurm_job_signal_load(uint32_t id, int64_t *ret_seconds, struct tern_err *err);
+/* The same of a script's text, and of the option's value ("B:USR1@600"); -1: none, or malformed. */
+int64_t tern_slurm_signal_in_script(const char *script);
+int64_t tern_slurm_signal_read(const char *value);
 
 /* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it.  That is the end of
  * the job's own reservation and ResvOverRun (never with FLEX).  Or it is the begin of one for

@@ -20,6 +20,9 @@ submit $limits -N1 -o stop.out --wrap "exec tern run long.yaml --set name=stop -
 submit $limits --no-requeue -N1 -o norequeue.out --wrap "exec tern run long.yaml --set name=norequeue --set checkpoint.dir=norequeue"; norequeue_job=$job
 printf 'version: 1\nname: nothing\nledger: {dir: ledger}\nworkload: {command: [sleep, "600"]}\n' >nothing.yaml
 submit $limits -N1 -o nothing.out --wrap "exec tern run nothing.yaml"; nothing_job=$job
+# The script's own warning, much earlier than a tenth of the job.
+printf '#!/bin/bash\n#SBATCH --time=10 --signal=B:USR1@540\nexec tern run long.yaml --set name=early --set checkpoint.dir=early\n' >early.sh
+submit --exclusive --open-mode=append --requeue -N1 -o early.out early.sh; early_job=$job
 until_true grep -q 'attempt 1' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again" || cat long.out
 has long.out "the job's time limit is near; the job is queued again" "a job's requeue at its time limit is logged"
 first=$(rows 'last_step' long)
@@ -30,6 +33,10 @@ job=$norequeue_job; over "not to be requeued"; has norequeue.out 'cannot be queu
 is "$(rows 'outcome, exit_code' norequeue)" "time_limit 76" "the cause of a job with --no-requeue is the time limit"
 job=$nothing_job; over "no checkpoint"; has nothing.out 'it left no checkpoint: not queued again'
 is "$(rows outcome nothing)" time_limit "the cause of a workload without a checkpoint is the time limit"
+
+job=$early_job; pending; ok $? "a job is queued again after a warning that its script asked for long before the end" || cat early.out
+is "$(rows outcome early)" time_limit "the cause of a stop nine minutes before the end is the time limit"
+on scancel "$early_job"
 
 # A signal by a person is not the time limit.
 submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run long.yaml --set name=wish --set checkpoint.dir=wish"

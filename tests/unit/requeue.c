@@ -4,6 +4,7 @@
 #define tern_slurm_job_find_reservation fake_reservation
 #define tern_slurm_job_requeue fake_requeue
 #define tern_slurm_job_free fake_free
+#define tern_slurm_job_signal_load fake_signal
 #define tern_clock_sleep_ns sleep_ns
 #define tern_ckpt_latest ckpt_latest
 #define tern_run_history_read history_read
@@ -20,6 +21,7 @@ static struct {
     int64_t newest; /* step of the newest checkpoint; -1: none */
     bool in_ledger; /* the ledger has one of this attempt */
     int requeued, slept;
+    int64_t signal; /* seconds of --signal in the job's script; -1: none; -2: it cannot be read */
 } now;
 
 int fake_job(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
@@ -48,6 +50,12 @@ int fake_requeue(uint32_t id, bool hold, struct tern_err *err)
 void fake_free(struct tern_slurm_job *job)
 {
     (void)job;
+}
+
+int fake_signal(uint32_t id, int64_t *ret_seconds, struct tern_err *err)
+{
+    *ret_seconds = now.signal < 0 ? -1 : now.signal;
+    return now.signal == -2 ? tern_err_set(err, TERN_FAILED, "job %u: no script", id) : 0;
 }
 
 void sleep_ns(int64_t ns)
@@ -89,6 +97,7 @@ static struct tern_run_attempt stopped(bool trainer, struct tern_run_result *r)
 
     memset(&now, 0, sizeof now);
     now.code = TERN_TEMPFAIL;
+    now.signal = -1;
     now.job = (struct tern_slurm_job){.id = 7,
                                       .state = TERN_SLURM_JOB_RUNNING,
                                       .word = "RUNNING",
@@ -147,6 +156,45 @@ static void limits(void)
     now.in_ledger = true;
     tern_run_requeue_if_ended_by_slurm(&a, &r);
     ok(ended("time_limit", 1, &r), "a workload with a checkpoint in the ledger is queued again");
+}
+
+/* The end of a stop `left` seconds before the end of a batch job of `minutes`, whose script has
+ * --signal=@`script` and whose environment SBATCH_SIGNAL=`inherited`. */
+static bool ends_by_limit(int minutes, int left, int64_t script, const char *inherited)
+{
+    struct tern_run_result r;
+    struct tern_run_attempt a = stopped(true, &r);
+
+    now.job.batch = true;
+    now.job.end = time(NULL) + left;
+    now.job.start = now.job.end - 60 * minutes;
+    now.signal = script;
+    if (inherited)
+        setenv("SBATCH_SIGNAL", inherited, 1);
+    tern_run_requeue_if_ended_by_slurm(&a, &r);
+    unsetenv("SBATCH_SIGNAL");
+    return strcmp(r.outcome, "time_limit") == 0 && now.requeued == 1;
+}
+
+/* A job may ask for its warning as early as it likes. */
+static void early_warnings(void)
+{
+    ok(ends_by_limit(60, 595, 600, NULL),
+       "--signal=@600 of one hour: its warning is no person's stop");
+    ok(ends_by_limit(60, 655, 600, NULL), "Slurm's warning may come a minute early");
+    ok(ends_by_limit(120, 1795, 1800, NULL), "so is the warning of --signal=@1800 of two hours");
+    ok(ends_by_limit(20, 295, 300, NULL), "so is the warning of --signal=@300 of 20 minutes");
+    ok(ends_by_limit(60, 595, -1, "B:USR1@600"),
+       "SBATCH_SIGNAL is known where the script has none");
+    ok(ends_by_limit(60, 595, 120, "USR1@600"), "SBATCH_SIGNAL wins over the script's --signal");
+    ok(!ends_by_limit(60, 700, 600, NULL), "a stop long before the job's warning is a person's");
+    ok(!ends_by_limit(600, 1800, 60, NULL),
+       "a script's late warning does not reach a tenth of the job");
+    ok(ends_by_limit(600, 1800, -1, NULL), "without a known warning the last tenth counts");
+    ok(ends_by_limit(60, 100, -2, NULL), "a script that cannot be read does not hide the limit");
+    setenv("TERN_RUN_WARN", "900", 1);
+    ok(ends_by_limit(60, 890, 120, "USR1@60"), "TERN_RUN_WARN wins over both");
+    unsetenv("TERN_RUN_WARN");
 }
 
 static void checkpoints(void)
@@ -301,6 +349,7 @@ static void reservations(void)
 int main(void)
 {
     limits();
+    early_warnings();
     checkpoints();
     moved_ends();
     silence();

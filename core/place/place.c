@@ -282,27 +282,48 @@ static void forget_other_job(void)
     tern_slurm_job_free(job);
 }
 
-/* The ranks' srun takes SLURM_THREADS_PER_CORE for a setting.  The job's own number counts.  A
- * lower one would leave out some of the CPUs that Slurm gave the job, and srun refuses that. The
- * variable may be another job's, or have been left out with those of a step. */
-static void set_threads(const struct tern_place *p)
+/* A variable with a number of the job, `own` (0: the job has none), is left out or set to that
+ * where it has another one. */
+static void set_number(const char *name, const char *options, int own)
 {
-    static const char name[] = "SLURM_THREADS_PER_CORE";
     const char *is = getenv(name);
-    struct tern_slurm_job *job = NULL;
-    char own[24];
+    char text[24];
 
-    if ((!is && !p->in_step) || !tern_slurm_available() ||
-        tern_slurm_job_load(p->job, &job, NULL) < 0)
-        return;
-    snprintf(own, sizeof own, "%d", job->threads_per_core);
-    if (is && strcmp(is, own) != 0)
-        tern_info("%s=%s is not this job's (sbatch --threads-per-core, --hint): left out", name,
-                  is);
-    if (job->threads_per_core)
-        setenv(name, own, 1);
+    snprintf(text, sizeof text, "%d", own);
+    if (is && strcmp(is, text) != 0)
+        tern_info("%s=%s is not this job's (sbatch %s): left out", name, is, options);
+    if (own)
+        setenv(name, text, 1);
     else
         unsetenv(name);
+}
+
+/* The ranks' srun takes these variables for settings, and tern for the job's options.  The job's
+ * own numbers count.  A lower SLURM_THREADS_PER_CORE would leave out some of the CPUs that Slurm
+ * gave the job, and srun refuses that.  A variable may be that of another job from which this one
+ * was submitted, or have been left out with those of a step. */
+static void set_numbers(const struct tern_place *p)
+{
+    const char *threads = getenv("SLURM_THREADS_PER_CORE"), *cpus = getenv("SLURM_CPUS_PER_TASK");
+    const char *tasks = getenv("SLURM_NTASKS"), *per_node = getenv("SLURM_NTASKS_PER_NODE");
+    struct tern_slurm_job *job = NULL;
+
+    if (p->groups > 1) /* each group has its own numbers, which this query does not tell */
+        cpus = tasks = per_node = NULL;
+    if ((!threads && !cpus && !tasks && !per_node && !p->in_step) || !tern_slurm_available() ||
+        tern_slurm_job_load(p->job, &job, NULL) < 0)
+        return;
+    if (threads || p->in_step)
+        set_number("SLURM_THREADS_PER_CORE", "--threads-per-core, --hint", job->threads_per_core);
+    /* Slurm says 1 where the job gave no number; the variable then says 1, or is not set. */
+    if (cpus && strcmp(cpus, "1") != 0)
+        set_number("SLURM_CPUS_PER_TASK", "--cpus-per-task",
+                   job->cpus_per_task > 1 ? job->cpus_per_task : 0);
+    if (per_node)
+        set_number("SLURM_NTASKS_PER_NODE", "--ntasks-per-node", job->tasks_per_node);
+    /* Slurm counts tasks of a job that gave no number, too, and then sets no variable. */
+    if (tasks && strtol(tasks, NULL, 10) != job->n_tasks)
+        set_number("SLURM_NTASKS", "--ntasks", 0);
     tern_slurm_job_free(job);
 }
 
@@ -322,12 +343,12 @@ static int in_job(struct tern_place *p, const struct tern_recipe *r, struct tern
                             groups, (int)TERN_PLACE_GROUPS_MAX);
     p->slurm = true;
     p->job = (uint32_t)job;
-    set_threads(p);
     if (getenv("SLURM_ARRAY_JOB_ID") &&
         (slurm_number("SLURM_ARRAY_JOB_ID", 0, &p->array_job, err) < 0 ||
          slurm_number("SLURM_ARRAY_TASK_ID", 0, &p->array_task, err) < 0))
         return -1;
     p->groups = (int)groups;
+    set_numbers(p);
     p->nodes = 0;
     for (int g = 0; g < p->groups; g++)
         if (add_nodes(p, g, err) < 0)

@@ -106,6 +106,8 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .uid = from->user_id,
             .array_job = from->array_job_id == NO_VAL ? 0 : from->array_job_id,
             .cpus_per_task = from->cpus_per_task == NO_VAL16 ? 1 : from->cpus_per_task,
+            .n_tasks = from->num_tasks == NO_VAL ? 0 : (int)from->num_tasks,
+            .tasks_per_node = from->ntasks_per_node < INFINITE16 - 1 ? from->ntasks_per_node : 0,
             .threads_per_core =
                 from->threads_per_core < INFINITE16 - 1 ? from->threads_per_core : 0,
             .exit_status = (int)from->exit_code,

@@ -74,6 +74,7 @@ struct tern_slurm_job {
     uint32_t uid;
     uint32_t array_job;   /* of a member of a job array; else 0 */
     int cpus_per_task;    /* 1 where the job gave no number */
+    int n_tasks;          /* --ntasks, or as Slurm counts them */
     int tasks_per_node;   /* --ntasks-per-node; 0 where the job gave no number */
     int threads_per_core; /* that it may use (--threads-per-core, --hint); 0: no such limit */
     int exit_status;      /* as wait(2) gives it; of an ended job */

@@ -34,10 +34,6 @@ is "$(rows 'outcome, exit_code' norequeue)" "time_limit 76" "the cause of a job 
 job=$nothing_job; over "no checkpoint"; has nothing.out 'it left no checkpoint: not queued again'
 is "$(rows outcome nothing)" time_limit "the cause of a workload without a checkpoint is the time limit"
 
-job=$early_job; pending; ok $? "a job is queued again after a warning that its script asked for long before the end" || cat early.out
-is "$(rows outcome early)" time_limit "the cause of a stop nine minutes before the end is the time limit"
-on scancel "$early_job"
-
 # A signal by a person is not the time limit.
 submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run long.yaml --set name=wish --set checkpoint.dir=wish"
 until_true grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
@@ -60,6 +56,11 @@ start_again; over long; is "$(job_state $long_job)" COMPLETED "the third attempt
 is "$(rows outcome long)" "time_limit,time_limit,done" "three attempts belong to one job and one run"
 is "$(rows restart_count long)" "0,1,2" "attempts have Slurm's restart counts"
 job=$after; over "a job with afterok"; has after.out after "a job with afterok runs after the last attempt"
+
+until_true grep -q "the job's time limit is near; the job is queued again" early.out
+ok $? "a job is queued again after a warning that its script asked for long before the end" || cat early.out
+is "$(rows outcome early | cut -d, -f1)" time_limit "the cause of a stop nine minutes before the end is the time limit"
+on scancel "$early_job"
 
 # A short limit, three times in a row, to the end; without --signal.
 if long; then

@@ -71,9 +71,13 @@ for shape in one exact overlap pty multi; do trains $shape "a step of one task t
 recipe salloc; recipe inner; recipe direct; recipe inside
 on salloc -N2 --exclusive --mem=0 srun -N1 -n1 tern run salloc.yaml; status 0; trains salloc "in salloc"
 on srun -N1 -n1 --exclusive tern run direct.yaml; status 0; trains direct "in a job that srun has made"
-batch inner 'srun -N1 -n1 sbatch -N2 --exclusive -d singleton -o inner2.out --wrap "tern run inner.yaml"'; over
+batch inner 'srun -N1 -n1 -c3 --ntasks-per-node=1 sbatch -N2 --exclusive -d singleton -o inner2.out --wrap "tern run inner.yaml"'; over
 until_true queue_empty; trains inner "in a batch job that a step has submitted"
 [ ! -s inner2.out ] || ! grep -q 'asked for' inner2.out; ok $? "which is taken for what it is" || cat inner2.out
+batch widths 'export WHERE=in SLURM_CPUS_PER_TASK=2; sbatch -N1 --exclusive -d singleton -o widths2.out --export=ALL --wrap "export SLURM_CPUS_PER_TASK=2; tern run who.yaml"' -N1 --ntasks-per-node=2 -c2; until_true queue_empty
+has widths2.out "SLURM_CPUS_PER_TASK=2 is not this job's (sbatch --cpus-per-task): left out" "another job's --cpus-per-task does not count"
+has widths2.out "rank 0 of 1 at" "a job that another job has submitted runs"
+! grep 'asked for' widths2.out; ok $? "a job that another job has submitted does not inherit its tasks" || cat widths2.out
 recipe task
 batch task 'sbatch -N1 --exclusive -d singleton -o task2.out --wrap "exec tern run task.yaml"' --array=7 -N1; until_true queue_empty
 is "$(sqlite3 -separator ' ' ledger/ledger.db "select outcome, array_job from attempt where run_id in (select id from run where name = 'task')")" "done 0" "a job that a task of an array has submitted is done"

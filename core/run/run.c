@@ -355,6 +355,13 @@ static int prepare(struct supervisor *s, struct tern_err *err)
     return tern_place_nodes_read(&s->nodes, &s->place, err);
 }
 
+/* Ranks on other nodes notice the death of this one themselves: mpirun's do not have the beacon,
+ * and a container has no tern-orphan. */
+static bool ranks_watch(const struct tern_recipe *r)
+{
+    return r->launch.with == TERN_LAUNCH_SRUN && !r->workload.container;
+}
+
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
              struct tern_err *err)
 {
@@ -368,7 +375,8 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
     tern_run_watch_signals(&s.signals);
     sigprocmask(SIG_BLOCK, &s.signals, &s.old_mask);
     tern_run_requeue_check_output(&s.place);
-    s.watchers = tern_run_watchers_start(&s.place, options->recipe->launch.spares);
+    s.watchers = tern_run_watchers_start(&s.place, options->recipe->launch.spares,
+                                         ranks_watch(options->recipe));
     for (bool more = true; more;) {
         struct tern_run_attempt a = {
             .o = options,

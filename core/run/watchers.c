@@ -207,15 +207,17 @@ static void keep(struct watchers *w)
     _exit(0);
 }
 
-pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares)
+pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares, bool ranks_watch)
 {
     struct watchers w = {.self = getenv("SLURMD_NODENAME"), .job = job->job};
     pid_t parent = getpid();
 
     /* HyperPod's agent repeats a step itself. */
-    if (!job->slurm || spares == 0 || job->groups > 1 || job->nodes < 2 || !w.self)
+    if (!job->slurm || (spares == 0 && ranks_watch) || job->groups > 1 || job->nodes < 2 || !w.self)
         return 0;
     if (job->auto_resume) {
+        if (spares == 0)
+            return 0;
         tern_warn("launch.spares: when this node dies, HyperPod's agent has to restart the step; "
                   "with --no-kill the job may stay, empty, until its time limit");
         return 0;

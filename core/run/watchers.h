@@ -6,11 +6,13 @@
  * first attempt to the last.  It depends neither on the launcher of the ranks nor on their
  * container, nor on whether an attempt uses more than one node.
  *
- * Without spares Slurm itself ends the job; ranks on other nodes are faster (core/task/beacon.h).
+ * Without spares Slurm itself ends the job, after SlurmdTimeout.  Ranks on other nodes are faster
+ * (core/task/beacon.h).  Where they cannot watch, under mpirun and in a container, this step does.
  */
 #ifndef TERN_RUN_WATCHERS_H
 #define TERN_RUN_WATCHERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -23,8 +25,9 @@
 enum { TERN_RUN_WATCHERS = 4 };
 
 /* Start the child that keeps the step and answers its queries.  It ends with this process.  0: none
- * is needed (no spares, not in a job, not on a node of it), or there is none, which is logged. */
-pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares);
+ * is needed (no spares and ranks that watch, not in a job, not on a node of it), or there is none,
+ * which is logged. */
+pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares, bool ranks_watch);
 /* End child and step; *child becomes 0. */
 void tern_run_watchers_stop(pid_t *child);
 

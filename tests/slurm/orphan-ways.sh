@@ -1,6 +1,6 @@
 #!/bin/bash
-# The node of the batch script dies: README's own script, and jobs of spares whose ranks cannot watch
-# (a spare alone, mpirun, an image).
+# The node of the batch script dies: README's own script, and jobs whose ranks cannot watch (a spare
+# alone, mpirun, an image).
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/orphan.sh"
@@ -27,11 +27,17 @@ die $admin
 is "$(grep -c ', attempt 1: 2 nodes' bare.out)" 0 "Slurm has emptied the output of a job without --open-mode=append"
 is "$(grep -c 'empties the output' bare.out)" 0 "later attempts give no warning again"
 
-# ---- jobs of spares whose ranks cannot watch: watchers on the other nodes do
+# ---- jobs whose ranks cannot watch, or which have spares: watchers on the other nodes do
+watched() {
+    until_true sh -c "tern cluster exec $CLUSTER -- squeue -s -h -j $job -o %j | grep -q ^tern-watch"
+    ok $? "$name: a step on another node watches that of the batch script"
+}
 recipe alone 'spares: 1, restarts: 3'; job 1 -N2 --no-kill --requeue; die $admin
 ! grep -q "no process on another node" alone.out; ok $? "one computing node of two: the spare watches"
 if command -v mpirun >/dev/null; then
     recipe mpi 'spares: 1, with: mpirun, restarts: 3'; job 2 -N3 --no-kill --requeue; die $admin
+    recipe plain 'with: mpirun, restarts: 3'; job 2 -N2 --requeue
+    watched; die $admin
 else
     skip "mpirun is not installed"
 fi
@@ -42,6 +48,12 @@ if [ -e "$so" ] && [ -e "$BIN/tern-inside" ]; then # an image has nothing of ter
     recipe boxed 'spares: 1, restarts: 3'
     sed -i "s|^workload: {|&container: $WORK/image, |" boxed.yaml
     job 2 -N3 --no-kill --requeue; die $admin
+    if long; then
+        recipe closed 'restarts: 3'
+        sed -i "s|^workload: {|&container: $WORK/image, |" closed.yaml
+        job 2 -N2 --requeue
+        watched; die $admin
+    fi
     cp conf.before "$conf"
 else
     skip "no pyxis_stub.so, or no tern-inside: no static libc here"

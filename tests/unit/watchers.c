@@ -74,8 +74,12 @@ static void test_step(void)
         abort();
     setenv("PATH", path, 1);
     setenv("SLURMD_NODENAME", "n1", 1);
-    ok(tern_run_watchers_start(&place, 0) == 0, "without spares no node watches");
-    pid_t child = tern_run_watchers_start(&place, 1);
+    ok(tern_run_watchers_start(&place, 0, true) == 0, "ranks that watch need no watching step");
+    pid_t child = tern_run_watchers_start(&place, 0, false);
+    ok(child > 0 && read_line(log, line), "ranks that cannot watch have a watching step");
+    tern_run_watchers_stop(&child);
+    unlink(log);
+    child = tern_run_watchers_start(&place, 1, true);
     ok(child > 0 && read_line(log, line), "a job of spares: a step begins that watches this node");
     has(line, "--nodelist=n2 ", "the watching step runs on the other node");
     has(line, " --overlap ", "the watching step takes nothing from the ranks' share");

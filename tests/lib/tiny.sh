@@ -47,6 +47,20 @@ tiny_wait_step() {
     done
 }
 
+# data/long.tds, 3000 rows whose evaluation can be held (held_read.c).
+tiny_make_long() {
+    for _ in $(seq 40); do cat test.jsonl; done >long.jsonl
+    tern data build --tokenizer model -o data/long.tds long.jsonl 2>/dev/null
+    rm long.jsonl
+    ${CC:-cc} -O1 -shared -fPIC -o held.so "$ROOT/tests/lib/held_read.c" -ldl
+}
+# COMMAND... in the background, $pid, its stderr in ./err, until an evaluation of that waits for a signal.
+tiny_hold() {
+    rm -f held
+    LD_PRELOAD=$WORK/held.so HELD=$WORK/held HOLD_READ=long.tds "$@" 2>err >out </dev/null & pid=$!
+    until_true eval "[ -e held ] || ! kill -0 $pid"
+}
+
 # The effective losses of the newest run in ledger $1, one a line, in full precision.
 tiny_curve() {
     tern ledger sql --ledger "$1" -r latest -n -P "select printf('%.17g', value) from step where name = 'loss' order by step"

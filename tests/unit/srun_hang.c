@@ -106,9 +106,9 @@ static bool ends_in(int64_t ago, int64_t awake, int64_t left)
     s.awake = now - awake * second;
     end_rank_at(s.logs, "0", tern_clock_wall_ns() - ago * second);
     found(&s, &r, OVER);
-    /* This process may be stopped for a while, too. */
-    const int64_t late = tern_clock_boot_ns() > at ? tern_clock_boot_ns() : at;
-    const bool is = s.over_at >= at - second / 10 && s.over_at <= late + second / 10;
+    /* The log's way to the disk and back takes its time, and this process may be stopped. */
+    const int64_t off = tern_clock_boot_ns() - now + second / 10;
+    const bool is = s.over_at >= at - off && s.over_at <= at + off;
     const int64_t before = s.over_at;
     found(&s, &r, OVER);
     tern_run_srun_hang_free(&s);

@@ -1,4 +1,18 @@
 /* core/base/progress: the line's text, and the line itself on a terminal and in a file. */
+#include "core/base/clock.h"
+
+/* The line's clock is this test's while it is held, at what is not 0. */
+static int64_t held_ns;
+
+static int64_t clock_ns(void)
+{
+    return held_ns ? held_ns : tern_clock_boot_ns();
+}
+
+#define tern_clock_boot_ns clock_ns
+#include "core/base/progress.c"
+#undef tern_clock_boot_ns
+
 #include "tests/unit/tap.h"
 
 #include "core/base/log.h"
@@ -173,12 +187,25 @@ static void body_work(void)
     tern_info("done");
 }
 
-static void body_soon(void)
+/* Work that is at its end after `ms`. */
+static void work_for(int64_t ms)
 {
+    held_ns = S;
     tern_progress_begin(NULL, "soon");
     tern_progress_set(1, 2);
+    held_ns += ms * (S / 1000);
     tern_progress_set(2, 2);
     tern_progress_end();
+}
+
+static void body_soon(void)
+{
+    work_for(499);
+}
+
+static void body_later(void)
+{
+    work_for(500);
 }
 
 static void body_interrupted(void)
@@ -317,6 +344,8 @@ static void test_terminal(void)
     seen = on_terminal(20, body_work, &status);
     ok(!strstr(seen, "table") && strstr(seen, "\r\033[K75 %"), "20 columns hold no name");
     is(on_terminal(80, body_soon, &status), "", "work of less than half a second draws nothing");
+    has(on_terminal(80, body_later, &status), "soon: 100 %",
+        "work of half a second draws its line");
     is(on_terminal(80, body_quiet, &status), "", "TERN_LOG_LEVEL above info draws nothing");
     is(on_terminal(80, body_background, &status), "", "a process in the background draws nothing");
     seen = on_terminal(80, body_forked, &status);

@@ -58,6 +58,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_HEALTH", "", "Set by the plugin: --tern-health; wins over launch.health."},
     {"TERN_HEALTH_COLLECT", "", "Set for a node's checks: the address that collects their rows."},
     {"TERN_HEALTH_EXPECT", "", "Expectations of `tern health` on this machine: neuron=N,efa=N,..."},
+    {"TERN_HEALTH_PATIENCE", "1",
+     "For tests: the factor by which the limits of `tern health` on its checks are longer."},
     {"TERN_HEALTH_ROOT", "",
      "For tests: the folder in which tern looks for /sys, /dev, /proc and HyperPod's folder."},
     {"TERN_HEALTH_SKIP", "", "Checks that `tern health` leaves out, with commas between."},

@@ -249,7 +249,7 @@ static int leave(struct tern_fabric *f)
 
 static int quit(struct tern_fabric *f)
 {
-    enum { COUNT = 512 << 20 };
+    enum { COUNT = 64 << 20 };
     struct tern_comm *c = tern_fabric_world(f);
     struct tern_pending p;
     uint8_t *v = tern_fabric_alloc(f, COUNT, &err);
@@ -264,7 +264,7 @@ static int quit(struct tern_fabric *f)
         if (tern_fabric_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
             tern_fabric_progress(f, &err) < 0)
             return say_error("broadcast");
-        tern_clock_sleep_ns(20000000);
+        tern_clock_sleep_ns(2000000);
         return 0;
     }
     if (tern_fabric_broadcast(c, v, COUNT, TERN_U8, 0, &err) < 0)

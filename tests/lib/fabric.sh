@@ -10,5 +10,3 @@ slowest() { awk '$1 == "after" {if ($2 + 0 > m + 0 || m == "") m = $2} END {prin
 # Whether N ranks named RANK, a pattern, as the one that failed; their words are in ./err.
 named() { [ "$(grep -cE "code 75: $2" err)" = "$1" ]; }
 words() { ok $? "$1" || { echo "# status $rc"; sed 's/^/# /' err | head -40; }; }
-# Where the outcome is one of two by nature, by when a process is given the core: one try of five.
-one_of_five() { local _; for _ in 1 2 3 4 5; do "$@" && return; done; return 1; }

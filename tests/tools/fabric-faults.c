@@ -2,10 +2,10 @@
  *
  *   fabric-faults differ RANKS op|type|count|root   the last rank calls something else as #21
  *   fabric-faults cross RANKS KIND    calls on several communicators, until an error (see cross())
- *   fabric-faults chain RANKS [MS] each rank waits for the one before it and computes for 1.5 s;
+ *   fabric-faults chain RANKS [MS] each rank waits for the one before it and computes for 7 s;
  *                                  the last one asks instead, and computes for MS when it asked for
  *                                  long
- *   fabric-faults tardy RANKS MS   rank 0 comes so late, and computes on
+ *   fabric-faults tardy RANKS      rank 0 comes when rank 1 asks whose fault it is, and computes on
  *   fabric-faults late RANKS       the last never calls #21; SIGUSR2 to the parent reaches all
  *   fabric-faults rebuild RANKS    one is killed; the others close, open without it, and go on
  *   fabric-faults meet RANKS HOST  serve a rendezvous; its address on stdout
@@ -17,6 +17,7 @@
 #include "core/flight/flight.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_RANKS = 64, AT = 20, COUNT = 4096 };
@@ -140,20 +142,48 @@ static int chain(struct tern_fabric *f)
         return ask(with[rank & 1 ? 0 : 1], atoll(kind));
     if (rank > 0 && tern_fabric_barrier(with[rank & 1 ? 0 : 1], &err) < 0)
         return -1;
-    tern_clock_sleep_ns(1500000000);
+    tern_clock_sleep_ns(7000000000ll);
     if (rank < n - 1 && tern_fabric_barrier(with[rank & 1 ? 1 : 0], &err) < 0)
         return -1;
     exit(0);
 }
 
+/* Rank 1 asks, and rank 0 has come: a byte each. */
+static int asks[2], came[2];
+static int64_t waits_since_ns; /* of rank 1 */
+
+/* As ranks sleep; the first sleep of an asking lasts until rank 0 has come. */
+int nanosleep(const struct timespec *t, struct timespec *left)
+{
+    enum { ASKS_NS = 2000000 }; /* no other sleep after the deadline is as long */
+    const char *deadline = getenv("TERN_DEADLINE");
+    char byte = 0;
+
+    if (waits_since_ns && gettid() == getpid() && t->tv_sec == 0 && t->tv_nsec == ASKS_NS &&
+        tern_clock_boot_ns() - waits_since_ns >= (int64_t)(atof(deadline) * 1e9)) {
+        waits_since_ns = 0;
+        if (write(asks[1], &byte, 1) != 1 || read(came[0], &byte, 1) != 1)
+            abort();
+    }
+    errno = clock_nanosleep(CLOCK_MONOTONIC, 0, t, left);
+    return errno ? -1 : 0;
+}
+
 static int tardy(struct tern_comm *c)
 {
-    if (tern_fabric_comm_rank(c) == 0)
-        tern_clock_sleep_ns(atoll(kind) * 1000000);
-    if (tern_fabric_barrier(c, &err) < 0)
+    char byte;
+
+    if (tern_fabric_comm_rank(c) != 0) {
+        waits_since_ns = tern_clock_boot_ns();
+        if (tern_fabric_barrier(c, &err) < 0)
+            return -1;
+        exit(waits_since_ns ? 4 : 0); /* 4: it did not ask */
+    }
+    if (read(asks[0], &byte, 1) != 1 || tern_fabric_barrier(c, &err) < 0)
         return -1;
-    if (tern_fabric_comm_rank(c) == 0)
-        tern_clock_sleep_ns(1000000000);
+    if (write(came[1], &byte, 1) != 1)
+        return -1;
+    tern_clock_sleep_ns(1000000000);
     exit(0);
 }
 
@@ -311,6 +341,8 @@ int main(int argc, char **argv)
         strcmp(mode, "rebuild") == 0 ? tern_wire_rendezvous_open("127.0.0.1", n - 1, &err) : NULL;
     if (!r[0])
         return say_error("rendezvous");
+    if (pipe(asks) < 0 || pipe(came) < 0)
+        return 1;
     signal(SIGUSR2, pass);
     if (meet) {
         puts(tern_wire_rendezvous_address(r[0]));

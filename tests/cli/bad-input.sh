@@ -10,7 +10,7 @@ head -c 3000 /dev/zero | tr '\0' '\377' >noise
 bad=0 n=0
 refused() { # COMMAND...: adds to $bad unless it is refused with 2 and says why
     n=$((n + 1))
-    timeout 100 "$@" >out 2>err </dev/null; rc=$?
+    timeout 600 "$@" >out 2>err </dev/null; rc=$?
     [ $rc = 2 ] && [ -s err ] && return
     bad=$((bad + 1)); echo "# $*: exit $rc"; sed 's/^/# /' err | head -3
 }

@@ -189,7 +189,7 @@ try() { # PATH COMMAND...
     local path=$1 rc why=
     shift
     rm -rf nowhere folder; : >empty; mkdir folder
-    timeout 100 "$@" >out 2>err </dev/null; rc=$?
+    timeout 600 "$@" >out 2>err </dev/null; rc=$?
     [ $rc = 2 ] || why="exit $rc"
     [ "$(wc -l <err)" = 1 ] || why="$why, $(wc -l <err) lines"
     grep -qF -- "${path%/x}" err || why="$why, does not name $path"

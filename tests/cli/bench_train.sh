@@ -72,7 +72,7 @@ rmdir one
 S
 if long; then run tern bench train --size tiny --steps 1 --peer torch --peer-python bash --peer-script alone; status 0 "one PyTorch at a time"; fi
 echo 'exec >&-; cat >/dev/null' >mute
-run timeout 60 tern bench train --size tiny --peer torch --peer-python bash --peer-script mute; status 1 "one that says nothing more"
+run timeout 600 tern bench train --size tiny --peer torch --peer-python bash --peer-script mute; status 1 "one that says nothing more"
 err_has 'PyTorch ended'
 echo 'kill -9 $$' >killed
 run tern bench train --size tiny --peer torch --peer-python bash --peer-script killed; status 1

@@ -60,7 +60,7 @@ else
 fi
 
 # ---- a controller that does not answer
-run timeout 120 tern cluster apply cluster.yaml -n; status 75 "a slurmctld that is down"; one_error
+run timeout 600 tern cluster apply cluster.yaml -n; status 75 "a slurmctld that is down"; one_error
 [ ! -e etc/tern-nodes.conf ]; ok $? "a slurmctld that is down: nothing is written"
 is "$(ls tmp)" '' "no file is left in TMPDIR"
 tap_done

@@ -194,7 +194,7 @@ freeze() { # LEASE FILES...: $frozen is a task of the step that has it
     done
     return 1
 }
-second() { SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 timeout 120 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err; rc=$?; }
+second() { SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 timeout 600 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err; rc=$?; }
 thaw() { kill -CONT $frozen; wait $frozen; rc=$?; }
 for lease in '0*.lease' 'merge*.lease'; do
     step=$((step + 1)); cmd="a task that is frozen with ${lease%%\**}"

@@ -14,7 +14,7 @@ for how in '' -p; do
     status 0 "$as: processes and descriptors"
     run "$K" $how "$TOOLS/../unit/pytorch_child"
     status 0 "$as: a process that reads files of PyTorch holds its answer's descriptor alone" || grep '^not ok' out
-    TERN_DEADLINE=20 run timeout 100 "$K" $how "$R" kill 4 2
+    TERN_DEADLINE=20 run timeout 600 "$K" $how "$R" kill 4 2
     named 3 'rank 2 \(.*has ended'
     words "$as: the others name a rank that ended"
 done

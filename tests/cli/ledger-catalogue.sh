@@ -10,7 +10,7 @@ c=ledger/ledger.db
 WRITER_NAME=first "$TOOLS/ledger-writer" ledger new 1 0 1 20 done >/dev/null
 id=$(WRITER_NAME=second-run "$TOOLS/ledger-writer" ledger new 1 0 1 120 done); id=${id%%[!0-9A-Z]*}; r=ledger/runs/$id
 run tern ledger fold; status 0
-answers() { timeout 60 tern ledger list -P -n; timeout 60 tern ledger sql -P -n 'select name, last_loss from run order by 1'; timeout 60 tern ledger show "$id" -P -n --attempts; } 2>said
+answers() { timeout 600 tern ledger list -P -n; timeout 600 tern ledger sql -P -n 'select name, last_loss from run order by 1'; timeout 600 tern ledger show "$id" -P -n --attempts; } 2>said
 answers >right; [ ! -s said ] && [ "$(grep -c second-run right)" -ge 2 ]; ok $? "the first answers are complete" || cat said right
 rows() { sqlite3 $c 'select * from run order by id; select * from attempt order by run_id; select * from checkpoint order by run_id, path'; }
 rows >rows.good; cp $c ledger.good; cp $r/run.db run.good
@@ -116,8 +116,8 @@ for f in $c $r/run.db; do
         rm -rf $f $f.bad
         if [ $kind = folder ]; then mkdir $f; echo mine >$f/kept; else mkfifo $f; fi
         same "${f##*/}, a $kind in its place"
-        timeout 60 tern ledger verify >out 2>err; is $? 1 "${f##*/}, a $kind in its place: verify finds it"
-        run timeout 60 tern ledger fold; status 0 "${f##*/}, a $kind in its place: a fold goes on"; [ -f $f ]; ok $? "${f##*/}, a $kind in its place: it is a file again"
+        timeout 600 tern ledger verify >out 2>err; is $? 1 "${f##*/}, a $kind in its place: verify finds it"
+        run timeout 600 tern ledger fold; status 0 "${f##*/}, a $kind in its place: a fold goes on"; [ -f $f ]; ok $? "${f##*/}, a $kind in its place: it is a file again"
         [ $kind = pipe ] || is "$(cat $f.bad/kept)" mine "${f##*/}, a folder in its place: what is in it is kept"
         run tern ledger verify; status 0 "${f##*/}, a $kind in its place: then all is well" || cat out
     done

@@ -12,10 +12,10 @@ run "$TOOLS/ledger-writer" ledger "$id" 2 100 101 200 done
 run tern ledger fold; status 0
 r=ledger/runs/$id; cp $r/run.db run.good; cp ledger/ledger.db ledger.good
 answers() { # what people ask
-    timeout 60 tern ledger list -P -n; timeout 60 tern ledger show -P -n --attempts; timeout 60 tern ledger show -c -P -n
-    timeout 60 tern ledger sql -r latest -P -n 'select step, name, value from step order by 1, 2'
-    timeout 60 tern ledger sql -r latest -P -n 'select * from eval_effective order by step'
-    timeout 60 tern ledger plot --json
+    timeout 600 tern ledger list -P -n; timeout 600 tern ledger show -P -n --attempts; timeout 600 tern ledger show -c -P -n
+    timeout 600 tern ledger sql -r latest -P -n 'select step, name, value from step order by 1, 2'
+    timeout 600 tern ledger sql -r latest -P -n 'select * from eval_effective order by step'
+    timeout 600 tern ledger plot --json
 } 2>said
 answers >right; [ ! -s said ] && [ -s right ]; ok $? "the first answers are complete" || cat said
 reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.good ledger/ledger.db; }
@@ -102,7 +102,7 @@ for _ in range(r.choice((1, 1, 1, 3))):
 open(to, 'wb').write(b)
 P
 passed=0 crashed=0 wrong=0 quick='select count(*), sum(step), total(value), min(value), max(value), count(distinct attempt) from step'
-asked() { timeout 60 tern ledger list -P -n; timeout 60 tern ledger sql -r latest -P -n "$quick"; timeout 60 tern ledger show -P -n --attempts; timeout 60 tern ledger show -c -P -n; } 2>said
+asked() { timeout 600 tern ledger list -P -n; timeout 600 tern ledger sql -r latest -P -n "$quick"; timeout 600 tern ledger show -P -n --attempts; timeout 600 tern ledger show -c -P -n; } 2>said
 reset; asked >right
 for ((i = 0; i < flips; i++)); do
     f=$r/run.db k=run.good
@@ -110,7 +110,7 @@ for ((i = 0; i < flips; i++)); do
     reset; rm -f $f; python3 flip.py $k $f $i
     asked >now
     cmp -s right now || { wrong=$((wrong + 1)); echo "# flip $i of ${f##*/}: another answer"; diff right now | head -3 | sed 's/^/# /'; }
-    timeout 60 tern ledger verify >verified 2>&1; rc=$?
+    timeout 600 tern ledger verify >verified 2>&1; rc=$?
     [ $rc -lt 124 ] || { crashed=$((crashed + 1)); echo "# flip $i of ${f##*/}: verify ended with $rc"; }
     [ $rc = 0 ] && passed=$((passed + 1)) && echo "# flip $i of ${f##*/}: verify says ok"
     grep -qE 'Segmentation|Aborted|Sanitizer' said verified && crashed=$((crashed + 1)) && echo "# flip $i: $(head -1 said)"

@@ -11,7 +11,7 @@ fi
 make() { id=$(WRITER_NAME=$1 WRITER_SPEED=1 "$W" l new 1 0 1 "$2" ${3-}); id=${id%%[!0-9A-Z]*}; }
 make first 100 done; first=$id; make second 150; second=$id
 evil=$("$W" l new 1 0 1 1 done >ids; head -n 1 ids); WRITER_NAME=$(printf '</script><img src=x onerror=alert(1)>\033[31m') "$W" l "$evil" 2 1 2 3 done >/dev/null
-run timeout 120 tern ledger serve; status 2 "without a place serve asks for one"; err_has '--socket PATH'; one_line
+run timeout 600 tern ledger serve; status 2 "without a place serve asks for one"; err_has '--socket PATH'; one_line
 raw() { python3 "$ROOT/tests/tools/raw_http.py" "$@"; }
 ask() { # PLACE METHOD PATH [HEADER...]: the answer in ./answer, its status in $code, its body in ./body
     local place=$1 method=$2 path=$3; shift 3
@@ -83,13 +83,13 @@ until_true answers; ok $? "forty connections that say nothing do not end the ser
 kill -0 $pid; ok $? "the server still runs after that"
 
 # ---- a place that is taken
-run timeout 120 tern ledger serve --socket "$S"; status 2; one_line; err_has 'another process serves there'
+run timeout 600 tern ledger serve --socket "$S"; status 2; one_line; err_has 'another process serves there'
 finish; is $rc 0 "Ctrl-C ends it"; [ ! -e "$S" ]; ok $? "Ctrl-C removes the socket"
 begin --socket "$S" first; kill -9 $pid; wait $pid 2>/dev/null; [ -S "$S" ]; ok $? "one that is killed leaves its socket"
 begin --socket "$S" first; ask "$S" GET /list; code 200 "the next one takes its place"; finish TERM; is $rc 0 "a signal ends it"
-echo mine >file; run timeout 120 tern ledger serve --socket "$WORK/file"; status 2; one_line; is "$(cat file)" mine "a file there stays"
-run timeout 120 tern ledger serve --socket "$WORK/$(printf 'x%.0s' $(seq 200))"; status 2; one_line
-run timeout 120 tern ledger serve --socket "$WORK/no/such/s"; [ $rc != 0 ]; ok $? "a folder that is not there"; one_line
+echo mine >file; run timeout 600 tern ledger serve --socket "$WORK/file"; status 2; one_line; is "$(cat file)" mine "a file there stays"
+run timeout 600 tern ledger serve --socket "$WORK/$(printf 'x%.0s' $(seq 200))"; status 2; one_line
+run timeout 600 tern ledger serve --socket "$WORK/no/such/s"; [ $rc != 0 ]; ok $? "a folder that is not there"; one_line
 mkdir -m 700 rt; XDG_RUNTIME_DIR=$WORK/rt begin; is "$(cat told)" "$WORK/rt/tern-ledger.sock" "the usual place is in XDG_RUNTIME_DIR"
 ask "$WORK/rt/tern-ledger.sock" GET /data; is "$(jq -r '.runs | length' body)" 1 "without a name it is the newest run"; finish
 
@@ -109,6 +109,6 @@ was=$token; finish; begin --tcp; url=$(cat told); [ "${url%/}" != "${url%%"$was"
 # ---- mistakes
 run tern ledger serve --tcp --socket x; status 2; one_line
 run tern ledger serve --tcp --every 0; status 2; one_line
-run timeout 120 tern ledger serve --tcp frst; status 2; one_line; err_has "did you mean 'first'"
-run timeout 120 tern ledger serve --tcp -l nowhere; status 2; one_line
+run timeout 600 tern ledger serve --tcp frst; status 2; one_line; err_has "did you mean 'first'"
+run timeout 600 tern ledger serve --tcp -l nowhere; status 2; one_line
 tap_done

@@ -15,7 +15,7 @@ recipe() { # UID NAME [LEDGER KEYS]
     printf 'version: 1\nname: %s\nledger: {dir: %s%s}\nlaunch: {health: off}\nworkload: {command: [tern, metric, step=1, loss=2.5]}\n' \
         "$2" "$L" "${3-}" >w$1/$2.yaml
 }
-train() { (cd w$1 && run as $1 timeout 120 tern run $2.yaml; mv out err ..; exit $rc); rc=$?; cmd="tern run $2"; }
+train() { (cd w$1 && run as $1 timeout 600 tern run $2.yaml; mv out err ..; exit $rc); rc=$?; cmd="tern run $2"; }
 mode() { stat -c %a "$1"; }
 
 mkdir -m 2770 ledger; chgrp $G ledger
@@ -62,7 +62,7 @@ mkdir -p $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1; mkfifo $fake/01BX5ZZKBKACTAV9
 ln -s /etc/passwd $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1/$'x\e]0;owned\a\u202e.0.spool'
 ln -s $L/u/$A/ledger.db $L/u/$H/ledger.db
 chown -h $H $fake $fake/* $fake/*S0/* $fake/*S0/spool/* $L/u/$H/ledger.db
-run as $A timeout 60 tern ledger list -a -P -n -o user,name
+run as $A timeout 600 tern ledger list -a -P -n -o user,name
 is "$(grep -v "^$H|" out | sort)" "$A|ann
 $B|bob" "the others' runs are listed whatever the third puts beside them"
 ! grep -q "^$H|..*" out; ok $? "no run of a third user appears"
@@ -70,9 +70,9 @@ for what in "runs/$(ls $secret/runs): is a link" "ledger.db: is a link" "run.db:
     err_has "$what" "left out with a word: $what"
 done
 has err 'x?]0;owned????.0.spool: is a link' "whose name commands no terminal"; ! LC_ALL=C grep -q '[^ -~]' err; ok $? "no message has the planted text"
-run as $A timeout 60 tern ledger verify -a; has err "is a link" "verify reports the planted file"
+run as $A timeout 600 tern ledger verify -a; has err "is a link" "verify reports the planted file"
 ln -s $L/u/$A $L/u/42009; chown -h $H $L/u/42009; mkdir $L/u/42010; chown $H $L/u/42010
-run as $B timeout 60 tern ledger list -a -P -n; err_has "u/42009: is a link"; err_has "u/42010: belongs to $H, not to 42010"
+run as $B timeout 600 tern ledger list -a -P -n; err_has "u/42009: is a link"; err_has "u/42010: belongs to $H, not to 42010"
 is "$(grep -c '|ann|' out)" 1 "a link makes no run appear twice"
 recipe 42010 dan; train 42010 dan; status 2 "a user whose folder another user made gets an error"
 err_has "u/42010: is your folder in this shared ledger, and belongs to uid $H"; one_error
@@ -81,9 +81,9 @@ run as 42010 tern run --check w42010/dan.yaml; status 2 "submission refuses a fo
 
 # A run of the third's that has another's id, to stand in its place.
 as $H mkdir -p $fake/$bob/spool/1; as $H cp $L/u/$B/runs/$bob/spool/1/. -r $fake/$bob/spool/1
-run as $A timeout 60 tern ledger list -a -P -n -o user,name 2>/dev/null; is "$(grep '|bob' out | sort)" "$B|bob
+run as $A timeout 600 tern ledger list -a -P -n -o user,name 2>/dev/null; is "$(grep '|bob' out | sort)" "$B|bob
 $H|bob" "both are listed, each as whose it is"
-run as $A timeout 60 tern ledger sql -a -P -n "select user, substr(id, 27) from run where name = 'bob' order by 1"; is "$(cat out)" "$B|
+run as $A timeout 600 tern ledger sql -a -P -n "select user, substr(id, 27) from run where name = 'bob' order by 1"; is "$(cat out)" "$B|
 $H|@$H" "sql tells them apart"
 run as $A tern ledger show "$bob"; status 2; err_has "is a run in $L/u/$B and in $L/u/$H. Name one with --ledger."
 run as $B tern ledger show "$bob"; status 0 "a run's user gets the true run"
@@ -94,14 +94,14 @@ mkdir -p $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1 $fake/01BX5ZZKBKACTAV9WEVGEMMVS
 printf '%s\n' "$(head -1 $L/u/$A/runs/*/logs/1/run.log)" '0 o the secret' >secret.log; chown $A secret.log; chmod 600 secret.log
 ln -s "$WORK/secret.log" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1/0.log; mkfifo $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1/1.log
 chown -hR $H $fake/01BX5ZZKBKACTAV9WEVGEMMVS1
-run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; ! grep -q secret out; ok $? "logs follows no link"; err_has "0.log: is a link"
+run as $A timeout 600 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; ! grep -q secret out; ok $? "logs follows no link"; err_has "0.log: is a link"
 rm -r $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1; ln -s "$(echo $L/u/$A/runs/*/logs/1)" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1
-run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; [ ! -s out ]; ok $? "a folder of logs that is a link is not followed"; err_has "logs/1: is a link"
+run as $A timeout 600 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; [ ! -s out ]; ok $? "a folder of logs that is a link is not followed"; err_has "logs/1: is a link"
 
 # LEDGER/runs is what anybody of the group can make: it is believed for -a only.
 as $H mkdir $L/runs; as $H cp -r $L/u/$A/runs/. $L/runs/; as $H cp $L/u/$A/ledger.db $L/ledger.db
-run as $B timeout 60 tern ledger list -P -n -o name; is "$(cat out)" bob "runs that a third user put there are not the caller's"
-run as $B timeout 60 tern ledger list -a -P -n -o user,name; is "$(sort -u out)" "$A|ann
+run as $B timeout 600 tern ledger list -P -n -o name; is "$(cat out)" bob "runs that a third user put there are not the caller's"
+run as $B timeout 600 tern ledger list -a -P -n -o user,name; is "$(sort -u out)" "$A|ann
 $B|bob
 $H|ann" "-a shows them under whose they are"
 rm -rf $L/runs $L/ledger.db

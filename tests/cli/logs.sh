@@ -28,7 +28,7 @@ err_has 'was stopped by a signal; it is killed now'
 run tern task -- no-such-program; status 127; err_has "cannot run 'no-such-program': No such file"; one_line
 run tern task -- sh -c 'read x || echo nothing'; out_has nothing "the program has the launcher's stdin"
 run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"
-run timeout 100 tern task -- sh -c 'sleep 300 & echo $! >daemon; echo done'; status 0 "a child that outlives the program is not waited for"
+run timeout 600 tern task -- sh -c 'sleep 3000 & echo $! >daemon; echo done'; status 0 "a child that outlives the program is not waited for"
 kill "$(cat daemon)" 2>/dev/null
 late() { run tern task -- sh -c '(while kill -0 $$; do sleep 0.01; done 2>/dev/null; echo late) & echo early'; grep -q late out; }
 until_true late; out_has late "output within a moment after the program's end is passed on"
@@ -127,14 +127,14 @@ fi
 recipe live 'for i in 1 2 3 4 5 6; do echo "beat $i"; sleep 0.2; done'
 tern run live.yaml >/dev/null 2>&1 & sup=$!
 until_true sh -c 'tern logs live'
-run timeout 100 tern logs live -f --attempt 1 --rank 0; status 0 "tern logs -f ends with the run"
+run timeout 600 tern logs live -f --attempt 1 --rank 0; status 0 "tern logs -f ends with the run"
 is "$(grep -c 'beat [1-6]' out)" 6 "-f shows all of it"; err_has 'done'
 wait $sup
 recipe lost 'echo here; exec sleep 300'
 tern run lost.yaml >/dev/null 2>&1 & sup=$!
 until_true sh -c 'tern logs lost | grep here'
 kill -9 $sup; wait $sup 2>/dev/null
-run timeout 100 tern logs lost -f --rank 0; status 0 "-f ends when the supervisor was killed"; err_has 'its supervisor is gone'
+run timeout 600 tern logs lost -f --rank 0; status 0 "-f ends when the supervisor was killed"; err_has 'its supervisor is gone'
 
 # ---- bounded
 recipe big 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'

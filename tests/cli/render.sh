@@ -245,7 +245,7 @@ for tool in aws pcluster docker curl systemctl shutdown; do printf '#!/bin/bash\
 chmod +x bin/*
 for form in $forms; do
     rm -rf evil calls; run tern cluster render "$evil/cluster.yaml" --to $form --vars evil.json -o evil; status 0 "$form: hostile names are rendered"
-    for program in evil/*.sh; do PATH=$WORK/bin:$PATH timeout 60 bash "$program" a </dev/null >out 2>err; done
+    for program in evil/*.sh; do PATH=$WORK/bin:$PATH timeout 600 bash "$program" a </dev/null >out 2>err; done
     [ ! -e hacked ] && [ ! -e evil/hacked ]; ok $? "$form: hostile names are no commands of its programs"
     python3 - calls "$evil" <<'P'
 import sys

@@ -46,9 +46,9 @@ for pair in '1 failed' '3 failed' '2 refused' '75 fault' '76 stopped' '77 halted
     CODE=$1 run tern run ends.yaml; status "$1" "status $1 of a workload is tern run's"
     is "$(last 'outcome, exit_code' ends)" "$2 $1" "exit status $1: the ledger calls it $2"
 done
-recipe killed '[ $SLURM_PROCID = 1 ] && kill -9 $$; exec sleep 300' 2
+recipe killed '[ $SLURM_PROCID = 1 ] && kill -9 $$; exec sleep 3000' 2
 start=${EPOCHREALTIME/./}
-run timeout 100 tern run killed.yaml; status 75 "a killed rank gives 75"
+run timeout 600 tern run killed.yaml; status 75 "a killed rank gives 75"
 err_has 'rank 1 ended by signal 9' "the killed rank is named"
 bound $(((${EPOCHREALTIME/./} - start) / 1000)) 5000 "milliseconds until the other ranks end with a killed rank"
 is "$(last 'outcome, signal' killed)" "killed 9" "the ledger has outcome and signal of a killed rank"

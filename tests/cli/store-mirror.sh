@@ -83,7 +83,7 @@ until grep -q "PUT /copies/tiny/step-00000011/" s3.log; do kill -0 $pid 2>/dev/n
 kill -9 $pid; wait $pid
 S
 fault stall=1 'match=PUT./copies/tiny/step-00000011/(tok|shard)'
-run timeout 60 bash kill.sh
+run timeout 600 bash kill.sh
 fault_none
 is "$(names | grep -c 'step-00000011/manifest')" 0 "a copy whose process was killed is not complete"
 is "$(names | grep -c "^\.step-00000011.$id.new")" 1 "its mark is there"

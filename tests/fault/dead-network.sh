@@ -23,7 +23,7 @@ nodes 2>/dev/null || skip_all "no network namespaces here"
 unset FI_PROVIDER FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
 export TERN_DEADLINE=30 TERN_FABRIC_SHARE=1 SLURM_NTASKS=4
 
-info() { run timeout 60 ip netns exec $A "$BIN/tern" fabric info; }
+info() { run timeout 600 ip netns exec $A "$BIN/tern" fabric info; }
 FI_TCP_IFACE=good info
 out_has 'rail 0: good (10.77.5.1)' "FI_TCP_IFACE selects tcp's interface, under any name of the provider"
 FI_TCP_IFACE=dead info
@@ -35,7 +35,7 @@ fi
 for p in sockets:SOCKETS 'udp;ofi_rxd:UDP' 'tcp;ofi_rxm:TCP'; do
     TERN_FABRIC_PROVIDER=${p%:*} info
     grep -q 'rail 0' out || { skip "libfabric has no ${p%:*} here"; continue; }
-    TERN_FABRIC_PROVIDER=${p%:*} run timeout 60 env "FI_${p#*:}_IFACE=good" ip netns exec $A "$BIN/tern" fabric info
+    TERN_FABRIC_PROVIDER=${p%:*} run timeout 600 env "FI_${p#*:}_IFACE=good" ip netns exec $A "$BIN/tern" fabric info
     out_has 'rail 0: good' "${p%:*}: FI_${p#*:}_IFACE"
 done
 FI_TCP_IFACE=god info
@@ -76,7 +76,7 @@ TERN_FABRIC_RAILS=any FI_TCP_IFACE=dead meet 20 300000
 [ "$rcs" = 3333 ]; ok $? "launch.rails any: all ranks end where no network leads anywhere" || sed 's/^/# /' words
 words_has "code 75: .*TERN_FABRIC_RAILS, now any\\) or FI_TCP_IFACE \\(dead\\)" "launch.rails any: the error tells that it is set"
 for p in tcp:NET 'udp;ofi_rxd:UDP' sockets:SOCKETS; do
-    TERN_FABRIC_PROVIDER=${p%:*} run timeout 60 env "FI_${p#*:}_IFACE=dead9" ip netns exec $A "$BIN/tern" fabric info
+    TERN_FABRIC_PROVIDER=${p%:*} run timeout 600 env "FI_${p#*:}_IFACE=dead9" ip netns exec $A "$BIN/tern" fabric info
     grep -q 'rail 0: dead9' out || { skip "libfabric has no provider here that FI_${p#*:}_IFACE is for"; continue; }
     export TERN_FABRIC_PROVIDER=${p%:*} "FI_${p#*:}_IFACE=dead9"
     meet 20 300000

@@ -18,7 +18,7 @@ clean() { # NAME: no misuse, no crash in any rank
 agree() { # FAULTS SHARE RANKS SEED OPERATIONS
     local order=
     [ "$2" = 1 ] || order=any
-    TERNSRD=seed=$4,$1 TERN_FABRIC_SHARE=$2 run timeout 100 env ${order:+TEST_FABRIC_ORDER=any} "$R" random "$3" "$4" "$5"
+    TERNSRD=seed=$4,$1 TERN_FABRIC_SHARE=$2 run timeout 600 env ${order:+TEST_FABRIC_ORDER=any} "$R" random "$3" "$4" "$5"
     [ "$rc" = 0 ] && ! grep -q 'ternsrd: refused' err
     ok $? "${TERN_FABRIC_MODE-}: $3 ranks, $2 a node, seed $4, $1: all agree with the reference" || { echo "# status $rc"; sed 's/^/# /' err | head -30; }
 }
@@ -49,7 +49,7 @@ for mode in rma tagged; do
     # A peer that is lost amid operations: the others name it.
     export TERN_DEADLINE=3
     for how in drop die; do
-        TERN_FABRIC_SHARE=1 TERNSRD=$how=2@60,reorder=16 run timeout 100 "$R" lose 4
+        TERN_FABRIC_SHARE=1 TERNSRD=$how=2@60,reorder=16 run timeout 600 "$R" lose 4
         [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank 2 (' err)" = 3 ]
         ok $? "$mode, $how: the three others name rank 2" || sed 's/^/# /' err
         [ "$(grep -c '^after' err)" = 4 ]; words "$mode, $how: all four end"
@@ -57,28 +57,28 @@ for mode in rma tagged; do
         clean "$mode, $how"
     done
     # Single messages that fail: an error, no hang and no wrong result.
-    TERN_FABRIC_SHARE=1 TERNSRD=fail=0.01,reorder=16 run timeout 100 "$R" random 4 3 200
+    TERN_FABRIC_SHARE=1 TERNSRD=fail=0.01,reorder=16 run timeout 600 "$R" random 4 3 200
     [ "$rc" = 1 ] && [ "$(grep -c 'Input/output error' err)" -ge 1 ] && ! grep -q wrong err
     ok $? "$mode: failed messages end the operations with an error, and nothing is wrong" || sed 's/^/# /' err
     clean "$mode, failed messages"
     # Data for a rank that has given up comes when its memory is gone.
-    TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 TERNSRD=seed=1 run timeout 100 "$R" late 3
+    TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 TERNSRD=seed=1 run timeout 600 "$R" late 3
     [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank [0-2] (' err)" = 3 ] && ! grep -q 'with signal' err
     ok $? "$mode: after an error no rank writes to memory that was freed" || sed 's/^/# /' err
 done
 
 # By tagged messages anybody may speak in a rank's name: the ranks say so, once for all of them.
 said() { grep -c 'messages between nodes are unauthenticated' err; }
-TERN_FABRIC_MODE=tagged TERN_FABRIC_SHARE=1 run timeout 100 "$R" random 3 1 10
+TERN_FABRIC_MODE=tagged TERN_FABRIC_SHARE=1 run timeout 600 "$R" random 3 1 10
 is "$rc $(said)" "0 1" "tagged: one line of three ranks says that their messages are unauthenticated"
-TERN_FABRIC_MODE=rma TERN_FABRIC_SHARE=1 run timeout 100 "$R" random 3 1 10
+TERN_FABRIC_MODE=rma TERN_FABRIC_SHARE=1 run timeout 600 "$R" random 3 1 10
 is "$rc $(said)" "0 0" "rma: no rank says so"
 
 # A rank hears from a mate that it is over when messages of its own have waited for their place for
 # more than a second.
 export TERN_DEADLINE=6 TERN_FABRIC_MODE=tagged
 for seed in 1 $(long && echo 2 3 4); do
-    TEST_FABRIC_HASTY=1 TERN_FABRIC_SHARE=2 TERNSRD=seed=$seed,drop=2@60,tx=2,msg=8192 run timeout 100 "$R" lose 4
+    TEST_FABRIC_HASTY=1 TERN_FABRIC_SHARE=2 TERNSRD=seed=$seed,drop=2@60,tx=2,msg=8192 run timeout 600 "$R" lose 4
     [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank' err)" = 4 ] && ! grep -q 'with signal' err
     ok $? "a mate's word comes while messages wait for their place, seed $seed" || sed 's/^/# /' err
 done
@@ -87,19 +87,19 @@ done
 export TERN_DEADLINE=4 TERN_FABRIC_MODE=rma TERN_FABRIC_RAILS=any TERN_FABRIC_SHARE=1 TEST_FABRIC_FAR=1
 for f in only=2,fail=0.05 only=2,lie=0.05,late=10000 only=2,lie=0.2,late=10000 only=1,drop=1@40; do
     for seed in 6 $(long && echo 8); do
-        TERNSRD=seed=$seed,rails=2,reorder=16,$f run timeout 100 "$R" random 3 $seed 60
+        TERNSRD=seed=$seed,rails=2,reorder=16,$f run timeout 600 "$R" random 3 $seed 60
         # What came after all leaves nothing to wait for, and so the rail may only be avoided.
         [ "$rc" = 0 ] && { [ "${f#*lie}" != "$f" ] || grep -q 'is given up, 1 left' err; }
         ok $? "two rails, seed $seed, $f: the other one does" || { echo "# status $rc"; sed 's/^/# /' err; }
         clean "two rails"
     done
 done
-TERNSRD=seed=1,rails=2,reorder=16,late=5000,mtu=32768 run timeout 100 "$R" free 2
+TERNSRD=seed=1,rails=2,reorder=16,late=5000,mtu=32768 run timeout 600 "$R" free 2
 [ "$rc" = 0 ] && ! grep -q 'given up' err
 ok $? "memory freed when an operation is over ends nothing" || sed 's/^/# /' err
 unset TERN_FABRIC_RAILS TERN_FABRIC_SHARE TEST_FABRIC_FAR
 
-TERN_FABRIC_SHARE=1 TERNSRD=mr=1 run timeout 100 "$R" random 2 1 1
+TERN_FABRIC_SHARE=1 TERNSRD=mr=1 run timeout 600 "$R" random 2 1 1
 err_has 'ulimit -l' "memory that cannot be registered: the limit is named"
 
 until=$((SECONDS + ${FABRIC_HOSTILE_SECONDS:-0}))

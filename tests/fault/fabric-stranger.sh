@@ -28,7 +28,7 @@ amid() { # HOW SECONDS SEED
     TERN_FABRIC_SHARE=1 "$R" random $ranks "$3" $((seconds * 500)) >ranks.out 2>ranks.err &
     main=$!
     until_true addresses
-    STRANGER=$1 run timeout 120 "${as[@]}" "$WORK/stranger" $ranks "$2" $(cat at)
+    STRANGER=$1 run timeout 600 "${as[@]}" "$WORK/stranger" $ranks "$2" $(cat at)
     wait $main; ended=$?
 }
 # Whatever comes of it is no wrong value: an error of the fabric, where a connection was lost.
@@ -67,7 +67,7 @@ changed() { # BYTES
     done
     until_true grep -qs held out.2
     until_true listening
-    STRANGER=flip timeout 100 "${as[@]}" "$WORK/stranger" 3 5 $(cat at) >changed 2>&1 9>&- & stranger=$!
+    STRANGER=flip timeout 600 "${as[@]}" "$WORK/stranger" 3 5 $(cat at) >changed 2>&1 9>&- & stranger=$!
     until_true amid_words
     : >go
     rcs=; for n in $all; do wait "$n"; rcs=$rcs$?; done
@@ -97,7 +97,7 @@ if tiny_make >made 2>&1; then
     $go --set ledger.dir=amid >ranks.out 2>ranks.err & run=$!
     tiny_wait_step 200 $run
     : >at; for main in $(pgrep -P $run tern-task); do addresses=$(ranks=1 addresses; cat at) && echo "$addresses" >>all; done; sort -u all >at
-    STRANGER=claim run timeout 120 "${as[@]}" "$WORK/stranger" 2 "$seconds" $(cat at)
+    STRANGER=claim run timeout 600 "${as[@]}" "$WORK/stranger" 2 "$seconds" $(cat at)
     wait $run; ended=$?
     is $ended 0 "while a stranger takes its ranks' ports, the run comes to its end" || tail -5 ranks.err
     tiny_digests | cmp -s - weights; ok $? "with the weights of one that was let alone, to the bit ($(sqlite3 amid/ledger.db 'select group_concat(outcome) from attempt'))"

@@ -27,7 +27,7 @@ begin "$L" 1 0 1 1; id=$new
 echo 1 >"$WORK/acks.1"
 last=1 lost=0 extra=0 killed=0 torn=0
 seed=${SEED:-$$}; RANDOM=$seed; echo "# SEED=$seed ROUNDS=$ROUNDS"
-begun() { for ((k = 0; k < 10000; k++)); do [ -s "$WORK/acks.$1" ] && return; sleep 0.003; done; }
+begun() { for ((k = 0; k < 200000; k++)); do [ -s "$WORK/acks.$1" ] && return; sleep 0.003; done; }
 for ((i = 2; i <= ROUNDS + 1; i++)); do
     "$W" "$L" "$id" "$i" "$last" $((last + 1)) 100000000 >"$WORK/acks.$i" 2>/dev/null &
     pid=$!

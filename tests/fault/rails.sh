@@ -17,9 +17,9 @@ nodes() {
 nodes 2>/dev/null || skip_all "no network namespaces here"
 export TERN_DEADLINE=8 TERN_FABRIC_SHARE=1 SLURM_NTASKS=2
 
-# Do both ranks say that they have given a rail up?  Waits for that, half a minute.
+# Do both ranks say that they have given a rail up?  Waits for that, ten minutes at most.
 both_warned() {
-    local end=$((SECONDS + 30))
+    local end=$((SECONDS + 600))
     until grep -qs 'is given up' err.0 && grep -qs 'is given up' err.1; do
         [ $SECONDS -lt $end ] || return 1
         sleep 0.05

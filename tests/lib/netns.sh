@@ -31,7 +31,7 @@ serve() {
 }
 rank() {
     SLURM_PROCID=$2 SLURMD_NODENAME=node-$2 TERN_RUN_SOCKET=$(cat address) \
-        ip netns exec "$1" timeout 100 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
+        ip netns exec "$1" timeout 600 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
     pids="$pids $!"
 }
 serve_end() { pids=; exec 9>&-; wait "$server"; }

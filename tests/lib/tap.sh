@@ -46,9 +46,9 @@ is() { # GOT WANTED NAME
 }
 # wider COLUMNS FILE: the lines of UTF-8 that have more, with their numbers.
 wider() { LC_ALL=C.UTF-8 grep -nE "^.{$(($1 + 1))}" "$2"; }
-# Until COMMAND succeeds, for three minutes at most: whether it does is asserted, not when.
+# Until COMMAND succeeds, for ten minutes at most: whether it does is asserted, not when.
 until_true() {
-    local until_second=$((SECONDS + 180))
+    local until_second=$((SECONDS + 600))
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $until_second ] || return 1
         sleep 0.05

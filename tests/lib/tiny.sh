@@ -37,9 +37,9 @@ tiny_digests() {
     tern ckpt show checkpoints/latest --json | grep '"sha256"' | sort
 }
 
-# Wait (a minute at most, not longer than process $2 if that is given) until step $1 or a later one lies there.
+# Wait (ten minutes at most, not longer than process $2 if that is given) until step $1 or a later one lies there.
 tiny_wait_step() {
-    for _ in $(seq 3000); do
+    for _ in $(seq 30000); do
         newest=$(ls -d checkpoints/step-???????? 2>/dev/null | tail -n 1)
         [ -n "$newest" ] && [ "$((10#${newest##*-}))" -ge "$1" ] && return
         [ -z "${2-}" ] || kill -0 "$2" 2>/dev/null || return

@@ -79,7 +79,7 @@ if unshare -m true 2>/dev/null; then
         for r in 0 1; do
             view=(); [ $r = 1 ] || view=(unshare -m sh -c 'mount --bind behind checkpoints && exec "$@"' sh)
             "${view[@]}" env SLURMD_NODENAME=n SLURM_PROCID=$r SLURM_LOCALID=$r SLURM_NTASKS=2 TERN_RUN_SOCKET="$(cat address)" TERN_DEADLINE=20 \
-                timeout 60 "$@" >two.$r 2>two.$r.err & ranks+=($!)
+                timeout 600 "$@" >two.$r 2>two.$r.err & ranks+=($!)
         done
         wait "${ranks[@]}"; kill $meet 2>/dev/null; rm address
     }

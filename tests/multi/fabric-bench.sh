@@ -55,9 +55,9 @@ int nanosleep(const struct timespec *t, struct timespec *left)
     return ((int (*)(const struct timespec *, struct timespec *))dlsym(RTLD_NEXT, "nanosleep"))(&longer, left);
 }
 C
-    TEST_FABRIC_LATE=1 LD_PRELOAD=$WORK/late.so run timeout 60 "$R" uneven 4
+    TEST_FABRIC_LATE=1 LD_PRELOAD=$WORK/late.so run timeout 600 "$R" uneven 4
     status 0; bound "$(sed -n 's,^sleeps: \([0-9]\),\1,p' out)" 20 "ranks whose sleeps ended late: sleeps in the 40 calls after that"
-    TERN_FABRIC_SHARE=1 LD_PRELOAD=$WORK/late.so run timeout 60 "$R" paced 2
+    TERN_FABRIC_SHARE=1 LD_PRELOAD=$WORK/late.so run timeout 600 "$R" paced 2
     status 0; bound "$(sed -n 's,^yields: \([0-9]\),\1,p' out)" 300 "a remote rank that comes late again and again: looks for it in each call"
     gcc -shared -fPIC -x c -o fail.so - -ldl <<'C'
 #define _GNU_SOURCE
@@ -76,9 +76,9 @@ int epoll_wait(int fd, struct epoll_event *e, int max, int ms)
     return fails("epoll") ? errno = EBADF, -1 : epoll_pwait(fd, e, max, ms, NULL);
 }
 C
-    FAIL=fork LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
+    FAIL=fork LD_PRELOAD=$WORK/fail.so run timeout 600 tern bench fabric --ranks 4 -e 8
     status 75; one_line; err_has 'cannot start rank 2' "a rank that cannot be started ends the others"
-    FAIL=epoll LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
+    FAIL=epoll LD_PRELOAD=$WORK/fail.so run timeout 600 tern bench fabric --ranks 4 -e 8
     status 1; one_line; err_has 'the rendezvous' "a rendezvous that fails: one line names it"
 fi
 tap_done

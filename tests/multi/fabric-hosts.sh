@@ -10,7 +10,7 @@ unlike() { # WORDS...: `tern fabric info` behind each of them; what rank 0 print
     tap_cleanup="kill $meet"
     until [ -s address ]; do sleep 0.02; done
     for words; do
-        TERN_RUN_SOCKET=$(cat address) SLURM_PROCID=$rank SLURM_NTASKS=$# timeout 60 \
+        TERN_RUN_SOCKET=$(cat address) SLURM_PROCID=$rank SLURM_NTASKS=$# timeout 600 \
             env $words tern fabric info >out.$rank 2>err.$rank & pids="$pids $!"
         rank=$((rank + 1))
     done

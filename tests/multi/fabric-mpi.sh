@@ -29,7 +29,7 @@ err_has "is of another tern" "a plugin of another version"
 command -v mpirun >/dev/null || { skip "mpirun is not installed"; tap_done; }
 . "$ROOT/tests/lib/mpirun.sh"
 export TERN_FABRIC_MPI_PLUGIN=$plugin
-mpi() { run timeout 60 mpirun $root --oversubscribe --bind-to none "$@"; }
+mpi() { run timeout 600 mpirun $root --oversubscribe --bind-to none "$@"; }
 
 for n in $(long && echo 2) 4; do
     mpi -n $n "$TOOLS/mpi-messages" $n
@@ -71,7 +71,7 @@ has err 'called all_gather f32 64 #21' "ranks that call different operations: th
 bound "$(slowest)" 1 "different calls: seconds until the error"
 
 # Nor does MPI_Init wait for ever; mpirun ends all of them when the first has gone.
-TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 30; tern fabric info; echo "exit $?"'
+TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 300; tern fabric info; echo "exit $?"'
 has err 'MPI has not started within the deadline of 2 s' "a rank that never comes to MPI_Init: the others say so"
 grep -qx 'exit 75' out; ok $? "ranks whose mate never comes to MPI_Init end with 75" || sed 's/^/# /' out
 
@@ -82,18 +82,18 @@ bound $(((${EPOCHREALTIME/./} - start) / 1000000)) 15 "a rank that cannot write 
 
 # MPI's own collectives beside ours.
 unset TERN_FABRIC TERN_FABRIC_MPI_PLUGIN
-run timeout 60 tern bench fabric --peer mpi --ranks 3 -b 16 -e 64K -f 16 -n 4 --peer-settings default,ring
+run timeout 600 tern bench fabric --peer mpi --ranks 3 -b 16 -e 64K -f 16 -n 4 --peer-settings default,ring
 status 0 "tern bench fabric --peer mpi starts mpirun by itself"
 out_has 'of default ring' "in the settings asked for"
 out_has 'values: 0 OK'
 awk '!/^#/ && (NF < 19 || $13 <= 0 || $18 == "") {bad = 1} !/^#/ {n++} END {exit bad || n != 16}' out
 ok $? "each row has the peer's time and the ratio" || sed 's/^/# /' out
-run timeout 60 tern bench fabric --peer mpi --ranks 2 -b 1K -e 1K -n 4 --op reduce_scatter -d i32 -o max --peer-settings default --json
+run timeout 600 tern bench fabric --peer mpi --ranks 2 -b 1K -e 1K -n 4 --op reduce_scatter -d i32 -o max --peer-settings default --json
 status 0
 row() { sqlite3 :memory: "select json_extract(cast(readfile('out') as text), '\$.rows[0].$1')"; }
 [ "$(row peer.setting) $(row peer.wrong)" = 'default 0' ] && [ "$(row ratio)" != "" ]
 ok $? "bench --peer mpi prints JSON, too"
-run timeout 60 tern bench fabric --peer mpi --ranks 3 --in-place -b 1K -e 64K -f 64 -n 4 --peer-settings default
+run timeout 600 tern bench fabric --peer mpi --ranks 3 --in-place -b 1K -e 64K -f 64 -n 4 --peer-settings default
 status 0 "--in-place measures both in place"
 out_has '; in place'
 out_has 'values: 0 OK'

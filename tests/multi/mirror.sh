@@ -117,7 +117,7 @@ strace -f -qq -o trace -P "$PWD/checkpoints/step-00000008/manifest.json" -e trac
 rc=$?; kill $pid; exit $rc
 S
     # LeakSanitizer gives up where a tracer is already.
-    ASAN_OPTIONS=detect_leaks=0 run timeout 100 setsid -w bash slowly.sh checkpoints/$last; status 0 "a damaged copy is replaced also when the retention process is held up"
+    ASAN_OPTIONS=detect_leaks=0 run timeout 600 setsid -w bash slowly.sh checkpoints/$last; status 0 "a damaged copy is replaced also when the retention process is held up"
     [ -d checkpoints/$last.bad-1 ] && ! grep 'has no mirror' err; ok $? "a checkpoint that has a mirror is not reported as without one"
     is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "the manifest of the copy is that of the checkpoint"
 else

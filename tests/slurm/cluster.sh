@@ -49,7 +49,7 @@ namespaces() { # WHO
     pmix_ranks 2 '0 1 2 3 4 5 6 7 ' "$1"
     if command -v mpirun >/dev/null; then
         on env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-            salloc -Q -N4 timeout 120 mpirun --map-by ppr:1:node hostname
+            salloc -Q -N4 timeout 600 mpirun --map-by ppr:1:node hostname
         [ "$(sort out | tr '\n' ' ')" = 'trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3 trn1-st-trn1-4 ' ]
         ok $? "$1: mpirun on the head reaches four hosts" || cat err
     else skip "mpirun is not installed"; fi

@@ -9,7 +9,7 @@ mkdir "$WORK/fabric-4"; cp "$ROOT/cluster-templates/trn1-4/cluster.yaml" "$WORK/
 export TERN_CLUSTER_HOME=$WORK/home TERN_DEADLINE=20
 finish() { tern cluster down fabric-4 >/dev/null 2>&1; }
 tap_cleanup=finish
-on() { run timeout 120 tern cluster exec fabric-4 -- "$@"; }
+on() { run timeout 600 tern cluster exec fabric-4 -- "$@"; }
 R=$TOOLS/fabric-ranks
 
 run tern cluster up "$WORK/fabric-4/cluster.yaml"; status 0 "tern cluster up ends well"

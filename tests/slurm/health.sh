@@ -5,11 +5,11 @@
 . "$ROOT/tests/lib/reach.sh"
 cluster_up
 N=trn1-st-trn1
-at() { timeout 60 "$BIN/tern" cluster exec --node "$N-$1" $CLUSTER -- "${@:2}"; }
-on() { run timeout 60 "$BIN/tern" cluster exec $CLUSTER -- "$@"; }
+at() { timeout 600 "$BIN/tern" cluster exec --node "$N-$1" $CLUSTER -- "${@:2}"; }
+on() { run timeout 600 "$BIN/tern" cluster exec $CLUSTER -- "$@"; }
 # *: Slurm has yet to ask a resumed node.  Slurm keeps from 23.11 on the reason of a node that is back in service, and nothing takes it away.
 case $(tern cluster exec $CLUSTER -- sinfo --version) in *' 22.'* | *' 23.02'*) kept= ;; *) kept='s/^idle .*/idle none/' ;; esac
-reason() { timeout 20 "$BIN/tern" cluster exec $CLUSTER -- sinfo -h -N -n "$N-$1" -o '%T %E' | sed "s/[*] / /; $kept"; }
+reason() { timeout 600 "$BIN/tern" cluster exec $CLUSTER -- sinfo -h -N -n "$N-$1" -o '%T %E' | sed "s/[*] / /; $kept"; }
 resume() { on scontrol update nodename="$N-$1" state=resume; }
 printf '#!/bin/bash\nexec tern run run.yaml\n' >job.sbatch
 # recipe [LAUNCH]: of a workload that tells its nodes
@@ -191,12 +191,12 @@ on tern health --replace no-such-node; status 1; err_has 'no-such-node'
 
 # ---- smoke
 on scontrol update nodename=$N-3 state=resume
-run timeout 120 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 0 "smoke: two steps on every node"
+run timeout 600 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 0 "smoke: two steps on every node"
 is "$(grep -c ': ok$' out)" 3 "smoke: a line for each node"
 is "$(tern ledger sql --ledger smoke -r latest -n -P "select kind, outcome, last_step from attempt")" "smoke|done|2" "smoke: the run is in the ledger"
 is "$(tern ledger sql --ledger smoke -r latest -n -P "select distinct state from checkpoint")" "deleted" "smoke: its checkpoint is deleted in the ledger"
 [ -z "$(ls -d tern-smoke-* 2>/dev/null)" ]; ok $? "smoke: no files are left"
 at 2 rm /dev/neuron9
-run timeout 120 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 75 "smoke: a bad node"
+run timeout 600 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 75 "smoke: a bad node"
 has out "$N-2: bad: "; has out "$N-1: ok"; has out "$N-3: ok"
 tap_done

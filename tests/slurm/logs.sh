@@ -43,7 +43,7 @@ recipe again 'echo "attempt ${SLURM_RESTART_COUNT:-0} rank $SLURM_PROCID"; touch
 rm -f ready.*; job again -N2 --requeue --open-mode=append
 until_true sh -c '[ -e ready.0 ] && [ -e ready.1 ]'
 until_true tern logs again
-tern cluster exec $CLUSTER -- timeout 60 tern logs again -f --rank 0-1 --no-time >followed 2>followed.err & follower=$!
+tern cluster exec $CLUSTER -- timeout 600 tern logs again -f --rank 0-1 --no-time >followed 2>followed.err & follower=$!
 until_true grep -q 'attempt 0' followed
 on "$TOOLS/slurm_job" "$job" requeue; status 0
 until_true grep -q 'requeued:' again.out # a script that starts beside its former self may lose its file

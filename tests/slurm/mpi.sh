@@ -37,7 +37,7 @@ for name in mpi mpirun; do
     ok $? "$name: losses and weights are those of libfabric, bit for bit" || paste ofi.curve $name.curve
 done
 
-mpi() { on timeout 60 env TERN_FABRIC=mpi TERN_FABRIC_MPI_PLUGIN="${TERN_BUILD:-$ROOT/build}/plugins/tern_fabric_mpi.so" "$@"; }
+mpi() { on timeout 600 env TERN_FABRIC=mpi TERN_FABRIC_MPI_PLUGIN="${TERN_BUILD:-$ROOT/build}/plugins/tern_fabric_mpi.so" "$@"; }
 mpi srun --mpi=pmix -N4 --ntasks-per-node=2 "$R" random 0 3 40
 status 0 "two ranks a node: the same bits as the reference, which knows no nodes"
 mpi srun --mpi=pmix -N2 --ntasks-per-node=2 tern bench fabric -b 8 -e 64K -f 16 -n 5

@@ -13,7 +13,7 @@ n=trn1-st-trn1
 on_node() { tern cluster exec -w "$1" $CLUSTER -- "${@:2}"; }
 is "$(on_node $n-2 ip -o -4 addr | awk '$2 != "lo" {print $2, $4}' | paste -sd,)" "eth0 10.200.1.2/16,eth1 10.201.1.2/16" "a node has two interfaces, each on its network"
 for a in 10.200.1.2 10.201.1.2; do
-    on_node $n-1 timeout 30 bash -c "exec 3<>/dev/tcp/$a/6818"; ok $? "node 1 reaches node 2 at $a"
+    on_node $n-1 timeout 600 bash -c "exec 3<>/dev/tcp/$a/6818"; ok $? "node 1 reaches node 2 at $a"
 done
 is "$(on_node $n-1 ip route get 10.201.1.2 | grep -o 'dev eth1.*src [0-9.]*' | tr -s ' ')" "dev eth1 src 10.201.1.1" "by the interface of that network"
 

@@ -65,7 +65,7 @@ for flag in optional required; do
     het 2 600
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun A : B whose groups do not fit together is refused" || { cat err; ls; }
     err_has '3 tasks on 2 nodes: every node must have as many' "$flag: with what they are together"
-    on salloc -N2 --exclusive sh -c 'srun --mpi=none -n3 --tern=pairs.yaml true; timeout 120 srun --mpi=none -N2 --exclusive true && echo "goes on"'
+    on salloc -N2 --exclusive sh -c 'srun --mpi=none -n3 --tern=pairs.yaml true; timeout 600 srun --mpi=none -N2 --exclusive true && echo "goes on"'
     out_has 'goes on' "$flag: the job's next step has its nodes"
 done
 sed -i 's/^[a-z]*/optional/' "$conf"

@@ -9,7 +9,7 @@ mkdir p; sed 's/Count: 4/Count: 2/' "$ROOT/cluster-templates/trn1-4/cluster.yaml
 C=prefix-$$
 finish() { tern cluster down $C; rm -rf "$WORK-munge"; } >/dev/null 2>&1
 tap_cleanup=finish
-up() { run timeout 100 tern cluster up p/cluster.yaml --name $C "$@"; }
+up() { run timeout 600 tern cluster up p/cluster.yaml --name $C "$@"; }
 on() { run tern cluster exec $C -- "$@"; }
 real() { PATH=$PATH:/usr/sbin command -v "$1"; }
 prefix() { # NAME: one whose programs are the real ones, behind scripts
@@ -68,7 +68,7 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     mkdir etc; cp -a /etc/. etc/; rm -rf etc/slurm
     cat >bare.sh <<'S'
 mount --make-rprivate / && mount --bind etc /etc || exit 3
-[ ! -e /etc/slurm ] && timeout 100 tern cluster up p/cluster.yaml --name $1 || exit 4
+[ ! -e /etc/slurm ] && timeout 600 tern cluster up p/cluster.yaml --name $1 || exit 4
 tern cluster exec $1 -- srun -N2 hostname &&
     tern cluster exec $1 -- sbatch -W -N2 --export=NONE -o job.out job && cat job.out
 tern cluster exec --node trn1-st-trn1-2 $1 -- sh -c 'scontrol show config | grep ^SLURM_CONF'
@@ -87,7 +87,7 @@ fi
 # ---- smoke names the cause
 printf '#!/bin/sh\n[ "${SLURM_NNODES:-1}" = 1 ] || { echo "srun: error: Task launch for StepId=1.0 failed on node trn1-st-trn1-2: Invalid job credential" >&2; exit 1; }\nexec %s "$@"\n' "$(real srun)" >mine/bin/srun
 up --slurm "$WORK/mine"; status 0
-run timeout 200 tern cluster smoke $C --timeout 80
+run timeout 600 tern cluster smoke $C --timeout 80
 status 75 "smoke where nodes work alone only"
 red=$tap_bad
 out_has 'trn1-st-trn1-1: ok'; out_has 'trn1-st-trn1-2: ok'
@@ -103,7 +103,7 @@ if [ "$(id -u)" = 0 ] && strace -qq -e trace=none true 2>/dev/null && unshare -m
 mkdir -p "${1%/*}" 2>/dev/null; mount -t tmpfs none "/proc/sys/${1%%/*}" || exit 3
 echo $2 >"/proc/sys/$1"
 exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$PWD/theirs" TERN_CLUSTER_HOME="$PWD/theirs/c" \
-    timeout 60 strace -f -qq -o /dev/null $3 tern cluster up p/cluster.yaml --name refused --mode namespaces
+    timeout 600 strace -f -qq -o /dev/null $3 tern cluster up p/cluster.yaml --name refused --mode namespaces
 S
     refused() { PATH=$REACH_BIN:$PATH run unshare -m sh refused.sh "$@"; }
     refused kernel/apparmor_restrict_unprivileged_userns 1 "-e inject=openat:error=EPERM -P /proc/self/uid_map"

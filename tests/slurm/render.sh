@@ -37,7 +37,7 @@ mkdir -p slurm/etc
 for release in 22.05 23.11 24.11 26.05; do
     run tern cluster render "$LAYOUT" --slurm $release -o conf-$release
     sed -i 's/^SlurmctldHost=.*/SlurmctldHost=head(127.0.0.1)/' conf-$release/slurm.conf
-    run env SLURM_CONF="$WORK/conf-$release/slurm.conf" timeout 60 sinfo
+    run env SLURM_CONF="$WORK/conf-$release/slurm.conf" timeout 600 sinfo
     [ -s err ] && ! grep -qiE 'pars|fatal|unrecognized' err; ok $? "slurm.conf for $release is read" || cat err
 done
 

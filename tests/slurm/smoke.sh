@@ -4,7 +4,7 @@
 . "$ROOT/tests/lib/vcluster.sh"
 cluster_up
 mkdir bin
-smoke() { run timeout 120 tern cluster smoke $CLUSTER --timeout 3 -w 'trn1-st-trn1-[1-2]'; }
+smoke() { run timeout 600 tern cluster smoke $CLUSTER --timeout 3 -w 'trn1-st-trn1-[1-2]'; }
 refused() { # REASON NAME
     status 75 "smoke, $2: it fails"
     is "$(grep -c "^trn1-st-trn1-[12]: busy: job [0-9]*: PENDING ($1) after 3 s$" out)" 2 "smoke, $2: each node's line has Slurm's reason" || cat out

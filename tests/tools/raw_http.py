@@ -14,11 +14,11 @@ import socket, sys
 def connect(place):
     if place.startswith("/"):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(60)
+        s.settimeout(600)
         s.connect(place)
         return s
     host, _, port = place.rpartition(":")
-    return socket.create_connection((host, int(port)), 60)
+    return socket.create_connection((host, int(port)), 600)
 
 
 place = sys.argv[1]

@@ -94,10 +94,10 @@ class Terminal:
         return "\n".join("".join(line).rstrip() for line in self.lines)
 
     def until(self, what, condition):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while not condition():
             if time.monotonic() > end:
-                sys.exit(f"in a minute not seen: {what}\n{self.text()}")
+                sys.exit(f"in ten minutes not seen: {what}\n{self.text()}")
             if select.select([self.fd], [], [], 0.2)[0]:
                 try:
                     self.feed(os.read(self.fd, 65536))

@@ -48,7 +48,7 @@ static void test_watchers(void)
 /* The first line of `path` once it is there. */
 static bool read_line(const char *path, char line[800])
 {
-    for (int i = 0; i < 3000; i++, usleep(20000)) {
+    for (int i = 0; i < 30000; i++, usleep(20000)) {
         FILE *f = fopen(path, "r");
         const bool got = f && fgets(line, 800, f) && strchr(line, '\n');
         if (f)

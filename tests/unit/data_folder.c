@@ -110,7 +110,7 @@ static void test_heartbeats(void)
     ok(join(&f) == DATA_JOINED && data_folder_acquire(&f, name, &err) == DATA_LEASE_OURS,
        "a share is leased: %s", err.text);
     age(path);
-    for (int i = 0; i < 1200 && !fresh; i++) {
+    for (int i = 0; i < 12000 && !fresh; i++) {
         usleep(50000);
         fresh = stat(path, &st) == 0 && st.st_mtime > time(NULL) - 60;
     }
@@ -118,6 +118,8 @@ static void test_heartbeats(void)
     put(name, FOREIGN("taken"));
     age(path);
     usleep(DATA_HEARTBEAT_MS * 1000 + 500000);
+    for (int i = 0; i < 12000 && data_folder_holds(&f); i++)
+        usleep(50000);
     ok(stat(path, &st) == 0 && st.st_mtime < time(NULL) - 60,
        "a lease that another process has taken over gets no heartbeat of the first");
     ok(!data_folder_holds(&f), "a lease that was taken over is held no more");

@@ -296,7 +296,7 @@ static void *read_on(void *ctx)
 
 static void wait_for_tries(int n)
 {
-    for (int i = 0; i < 1200 && s3_count("GET /bucket/r ") < n; i++)
+    for (int i = 0; i < 12000 && s3_count("GET /bucket/r ") < n; i++)
         tern_clock_sleep_ns(50000000);
 }
 

@@ -68,7 +68,7 @@ static void test_reads(void)
 
 static void wait_ahead(struct tern_store_reader *r, struct tern_store_ahead *a)
 {
-    for (int i = 0; i < 1200; i++) {
+    for (int i = 0; i < 12000; i++) {
         tern_store_reader_ahead(r, a);
         if (a->pending == 0)
             return;

@@ -93,9 +93,9 @@ static void queue(void)
 
     f = storage_open(&s, false, 0);
     s.slow = true;
-    for (int i = 0; i < 30; i++)
+    for (int i = 0; i < 70; i++)
         tern_task_feed_put(f, 1, 'o', data, sizeof data);
-    ok(tern_task_feed_close(f, 2000) && s.finished && s.bytes == 30 * sizeof data,
+    ok(tern_task_feed_close(f, 5000) && s.finished && s.bytes == 70 * sizeof data,
        "a slow storage is waited for at the end as long as it makes headway");
 
     memset(data, '\n', sizeof data);

@@ -78,7 +78,7 @@ run env TERN_STORE_DEADLINE=1 tern ledger export c --mlflow "$URL"; status 75; o
 grep -q $'\033' err; [ $? != 0 ]; ok $? "no server's words command a terminal"
 run env TERN_STORE_DEADLINE=1 tern ledger export c --mlflow http://127.0.0.1:1; status 75; one_line
 faults '500 1 .' 'mute 99 .'
-run env TERN_STORE_DEADLINE=3 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'the database' "a server that is silent at the end: its last words are printed"
+run env TERN_STORE_DEADLINE=10 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'the database' "a server that is silent at the end: its last words are printed"
 faults 'mute 99 .'
 run env TERN_STORE_DEADLINE=0.5 tern ledger export c --mlflow "$URL"; status 75; one_line; err_has 'no answer in time' "a server that is silent all the time"
 rm srv/fault

@@ -23,7 +23,7 @@ grep 'passed over' err; [ $? = 1 ]; ok $? "the checkpoint's copy is not passed o
 # ---- an object that has rotted at the server, under the ETag of its right bytes
 rm -rf checkpoints; shard=$(names | grep '^step-00000004/shard' | head -n 1)
 fault flip=1000 "match=GET./copies/tiny/$shard"; before=$(asked "PUT /copies/tiny/$shard")
-TERN_STORE_DEADLINE=5 run train 4; status 0 "an object that is not what its ETag says is passed over"; fault_none
+TERN_STORE_DEADLINE=10 run train 4; status 0 "an object that is not what its ETag says is passed over"; fault_none
 err_has 'passed over as a copy'; err_has 'comes back from s3://copies/tiny/step-00000003' "the older copy comes back"
 is "$(names | grep -c 'step-00000004/manifest.json$')" 1 "the run's new checkpoint takes the damaged copy's place"
 [ "$(asked "PUT /copies/tiny/$shard")" -gt "$before" ]; ok $? "its files are sent, though the server lists their ETags"

@@ -120,16 +120,15 @@ status 2 "a copy of another recipe is refused"
 
 # ---- a bucket that fails costs a warning and no training, once the run has begun
 rm -rf ledger checkpoints
-export TERN_STORE_DEADLINE=2
 fault 503=100000 'match=copies.*else'
-run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
+TERN_STORE_DEADLINE=2 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 75 "a run does not begin while its bucket, which may have copies, fails"
 err_has 'to begin anew, give another checkpoint.mirror'; [ ! -e c2 ]; ok $? "nothing is made for it"
 fault_none
 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=other --set steps=2
 status 0 "a run with another mirror begins anew, as the option says"
 fault 503=100000 'match=copies.*else'
-run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
+TERN_STORE_DEADLINE=2 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 0 "a run that has checkpoints goes on with a bucket that fails"
 err_has 'checkpoint.mirror'; err_has 'has no mirror'
 is "$(tern ledger sql --ledger ledger2 -r latest -n -P "select count(*) > 0 from event where kind = 'checkpoint' and severity = 'warn' and text like '%has no mirror%'")" 1 "the ledger has why there is no copy"
@@ -139,7 +138,7 @@ out_has 'copied to s3://copies/else'
 is "$(names else | grep -c manifest.json)" "$(ls -d c2/step-* | wc -l)" "each checkpoint has its copy"
 fault 503=100000 'match=copies.*else'
 rm -rf c2
-run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
+TERN_STORE_DEADLINE=2 run tern run run.yaml --set checkpoint.dir=c2 --set ledger.dir=ledger2 --set checkpoint.mirror=s3://copies/else --set steps=3
 status 75 "a run whose only checkpoints lie in a bucket that fails does not begin anew"
 err_has 'can be read from checkpoint.mirror'
 fault_none

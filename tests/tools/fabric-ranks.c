@@ -511,10 +511,8 @@ static void hold_all(const pid_t *pids, int n)
 
 static int rank_main(const struct tern_fabric_options *o)
 {
-    const char *late_s = getenv("TEST_FABRIC_ENTERS_LATE");
-
-    if (late_s && o && o->rank == o->size - 1)
-        tern_clock_sleep_ns(atoll(late_s) * 1000000000ll);
+    if (getenv("TEST_FABRIC_ENTERS_LATE") && o && o->rank == o->size - 1)
+        tern_clock_sleep_ns(atoll(getenv("TEST_FABRIC_ENTERS_LATE")) * 1000000000ll);
     struct tern_fabric *f = tern_fabric_open(o, &err);
     if (!f)
         return say_error("open");

@@ -7,10 +7,7 @@
 #include "core/wire/ofi/ofi.h"
 #include "core/wire/ofi/state.h"
 
-#include <linux/mempolicy.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { ROUNDS = 200000, RANKS = 3 };
 
@@ -479,9 +476,6 @@ static bool pair_up(struct tern_wire_transport *t[2], struct tern_err *err)
            t[1]->ops->connect(t[1], cards[0], TERN_WIRE_ADDRESS, err) == 0;
 }
 
-/* For what is to end, however busy the machine: it ends a hang. */
-enum { AT_MOST_MS = 120 * 1000 };
-
 /* Both look until `m` is over, or for so many milliseconds. */
 static bool ends(struct tern_wire_transport *const t[2], const struct tern_wire_message *m, int ms)
 {
@@ -513,7 +507,7 @@ static void short_ones_go_unasked(void)
                                   &(struct tern_wire_transfer){
                                       1, out, BYTES, tern_wire_tag(1, 0, (uint32_t)k, 0), 1, NULL},
                                   &err);
-        gone += ends(t, sent[k], AT_MOST_MS);
+        gone += ends(t, sent[k], 120000);
     }
     ok(gone == CREDITS, "%d messages of 64 KiB end before they are asked for (%d)", CREDITS, gone);
     memset(out, CREDITS + 1, sizeof out);
@@ -527,9 +521,9 @@ static void short_ones_go_unasked(void)
                             &(struct tern_wire_transfer){
                                 0, in, BYTES, tern_wire_tag(1, 0, (uint32_t)k, 0), 1, NULL},
                             &err);
-        right += ends(t, m, AT_MOST_MS) && in[0] == k + 1 && in[BYTES - 1] == k + 1 && !in[BYTES];
+        right += ends(t, m, 120000) && in[0] == k + 1 && in[BYTES - 1] == k + 1 && !in[BYTES];
         t[1]->ops->release(t[1], m);
-        ends(t, sent[k], AT_MOST_MS);
+        ends(t, sent[k], 120000);
         t[0]->ops->release(t[0], sent[k]);
     }
     ok(right == CREDITS + 1, "all %d arrive as they were sent (%d)", CREDITS + 1, right);
@@ -540,7 +534,7 @@ static void short_ones_go_unasked(void)
     m = t[1]->ops->recv(
         t[1], &(struct tern_wire_transfer){0, in, BYTES + 1, tern_wire_tag(1, 0, 99, 0), 1, NULL},
         &err);
-    ok(ends(t, m, AT_MOST_MS) && ends(t, sent[0], AT_MOST_MS) && in[BYTES] == CREDITS + 1,
+    ok(ends(t, m, 120000) && ends(t, sent[0], 120000) && in[BYTES] == CREDITS + 1,
        "a send beyond the credit ends once it is received");
     t[1]->ops->release(t[1], m);
     t[0]->ops->release(t[0], sent[0]);
@@ -564,9 +558,6 @@ static void first_ones_find_their_pages(void)
     uint64_t out = 1, in = 0;
     long before = 0, over = 0;
 
-    /* A policy of its own keeps a machine of several NUMA nodes from taking pages away to move
-     * them. */
-    syscall(SYS_set_mempolicy, MPOL_LOCAL, NULL, 0);
     if (!ok(pair_up(t, &err), "two transports meet over tcp (%s)", err.text))
         return;
     for (int k = 0; k < AFTER + N; k++) {
@@ -577,7 +568,7 @@ static void first_ones_find_their_pages(void)
             t[1]->ops->recv(t[1], &(struct tern_wire_transfer){0, &in, 8, tag, 1, NULL}, &err);
         struct tern_wire_message *sent =
             t[0]->ops->send(t[0], &(struct tern_wire_transfer){1, &out, 8, tag, 1, NULL}, &err);
-        over += ends(t, got, AT_MOST_MS) && ends(t, sent, AT_MOST_MS);
+        over += ends(t, got, 120000) && ends(t, sent, 120000);
         t[1]->ops->release(t[1], got);
         t[0]->ops->release(t[0], sent);
     }

@@ -65,6 +65,35 @@ out_has 'fault/x.sh is not run here'; out_has 'it names no test'; out_has '3 mut
 # ---- tests/all
 run "$ROOT/tests/all" nonsense; status 2 "tests/all of a stage that is not there"; one_line; err_has 'tests/all -n lists them'
 
+# What passed at a commit passed at the next one, if that changed only what no test reads.
+mkdir -p docs/tests/lib docs/tests/bench docs/cluster-templates/a docs/bin
+cp "$ROOT/tests/all" docs/tests; cp "$ROOT/tests/lib/stages.sh" docs/tests/lib
+for f in README.md HACKING.md PLATFORMS.md tests/bench/train.md cluster-templates/a/TUTORIAL.md NEWS; do echo 'a text' >"docs/$f"; done
+printf '#!/bin/sh\necho "made $*"\n' >docs/bin/make; chmod +x docs/bin/make
+printf '/build/\n' >docs/.gitignore
+committed() { git -C docs add -A && git -C docs -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -qm "a: change" --no-verify; }
+if git init -q docs 2>/dev/null && committed; then
+    stage_check() { PATH=$WORK/docs/bin:$PATH run env -u TERN_BUILD "$WORK/docs/tests/all" check; }
+    stage_check; status 0 "tests/all of one stage passes"; out_has 'made check' "a stage that is not known is run"
+    stage_check; out_has 'check: passed at this commit before' "a stage that passed is not run again"
+    for f in PLATFORMS.md tests/bench/train.md; do
+        echo 'another text' >>"docs/$f"; committed; stage_check
+        out_has 'check: passed at this commit before' "a stage is not run again when only $f has changed, which no test reads"
+    done
+    for f in README.md HACKING.md cluster-templates/a/TUTORIAL.md NEWS; do
+        echo 'another text' >>"docs/$f"; committed; stage_check
+        out_has 'made check' "a stage is run again when $f has changed, which tests read"
+    done
+    echo '* tern needs libfabric 9.9 or newer.' >>docs/PLATFORMS.md; committed; stage_check
+    out_has 'made check' "a stage is run again when PLATFORMS.md names another version that tern needs"
+    rm docs/tests/bench/train.md; committed; stage_check
+    out_has 'made check' "a stage is run again when a document is not there any more"
+else
+    skip "git is not installed"
+fi
+is "$(cd "$ROOT" && grep -rlE '(PLATFORMS|bench/[a-z*]+)\.md' tests --include='*.sh' --include='*.py' --include='*.c' | sort | paste -sd' ')" \
+    "tests/cli/help.sh tests/cli/tests.sh" "no other test reads documents that tests/all takes as read by no test"
+
 # ---- HACKING's table has each stage of tests/all and no other, and knows which of them CI runs
 if [ -e "$ROOT/HACKING.md" ]; then
     table() { awk '/^\| stage \|/ {on = 1} !/^\|/ {on = 0} on' "$ROOT/HACKING.md"; }
@@ -79,6 +108,8 @@ if [ -e "$ROOT/HACKING.md" ]; then
         table | awk -F '|' '$5 ~ /[a-z]/' | cut -d '|' -f 2 | names >told
         stages "$ROOT/.ci/run" | grep -xFf there >in_ci
         is "$(comm -13 told in_ci)" "" "each stage of .ci/run is marked in HACKING's table"
+        table | cut -d '|' -f 2,5 | names >told
+        is "$(stages "$ROOT/.ci/run" | comm -13 told -)" "" "each stage of .ci/run is named in HACKING's table"
         is "$(table | awk -F '|' '$5 ~ /[a-z]/ {sub(",.*", "", $2); print $2}' | names | comm -23 - in_ci)" "" "HACKING's table marks no stage that .ci/run lacks"
     fi
 fi

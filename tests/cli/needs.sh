@@ -12,7 +12,11 @@ machine() { # MANAGER or ""
     for p in sh bash env mktemp rm cat grep sed tr sort id echo printf head true false dirname; do ln -s "$(command -v $p)" bin/ 2>/dev/null; done
     [ -z "$1" ] || { printf '#!/bin/sh\necho "$0 $*" >>%s/managed\n' "$WORK" >bin/"$1"; chmod +x bin/"$1"; }
 }
-lacks() { run env -i PATH="$WORK/bin" CC=gcc "$@"; }
+system() { printf 'NAME="x"\nID="%s"\nID_LIKE="%s"\nVERSION_ID="%s"\n' "$@" >os; } # ID LIKE VERSION
+lacks() { run env -i PATH="$WORK/bin" CC=gcc OS_RELEASE="$WORK/os" "$@"; }
+# The command that stands below a line with WORD: its packages.
+command_below() { sed -n "/^$1/{n;s/^  //p}" err; }
+system fedora '' 42
 for m in apt-get dnf zypper; do
     machine $m
     lacks "$NEEDS" build trainer
@@ -26,6 +30,33 @@ for m in apt-get dnf zypper; do
     err_has 'SLURM_PREFIX=/opt/slurm' "where else Slurm may be"
     [ ! -e managed ]; ok $? "nothing is installed unasked" || cat managed
 done
+# A manager refuses a whole command for one name that it does not know.
+for m in 'apt-get libyaml-dev libzstd-dev' 'dnf libyaml-devel libzstd-devel' 'zypper libyaml-devel libzstd-devel'; do
+    read -r m must may <<<"$m"
+    machine "$m"; lacks "$NEEDS" build
+    command_below Missing >must; command_below Not >may
+    grep -q "$m install .* $must" must && ! grep -q "$may" must; ok $? "$m: what is needed is one command, without what is not" || cat err
+    grep -q "$m install .* $may" may && ! grep -q "$must" may; ok $? "$m: what can be done without is a second command" || cat err
+    lacks "$NEEDS" 'build?'
+    [ "$(grep -c "$m install" err)" = 1 ]; ok $? "$m: where nothing is needed there is one command" || cat err
+done
+# What a system's own repositories lack.
+machine dnf
+lacks "$NEEDS" build trainer
+! grep -q 'Enable\|Not from' err; ok $? "Fedora has all packages" || cat err
+system rocky 'rhel centos fedora' 9.4; lacks "$NEEDS" build trainer
+err_has "  Enable CRB (CodeReady Builder) first, for libyaml-devel jansson-devel pmix-devel libfabric-devel libmicrohttpd-devel." "Rocky 9: CRB is to be enabled, and for which packages"
+err_has "  Enable EPEL first, for slurm-devel." "Rocky 9: EPEL is to be enabled, and for which packages"
+lacks "$NEEDS" test
+! grep -q Enable err; ok $? "Rocky 9: no word of a repository that nothing is missing from" || cat err
+system rhel fedora 8.10; lacks "$NEEDS" build
+err_has "  Enable PowerTools (CodeReady Builder) first, for libyaml-devel jansson-devel libmicrohttpd-devel." "RHEL 8: its name for CRB"
+system amzn fedora 2023; lacks "$NEEDS" build trainer
+err_has "  Not from Amazon Linux: slurm-devel pmix-devel libfabric-devel. Slurm," "Amazon Linux: what it has no packages of"
+err_has "EFA's installer; else build them from source." "Amazon Linux: where such libraries are from"
+command_below Missing >must
+grep -q 'dnf install .* libyaml-devel' must && ! grep -qE 'slurm|pmix|libfabric' must; ok $? "Amazon Linux: dnf is asked for no package that is not there" || cat err
+system fedora '' 42
 machine ''
 lacks "$NEEDS" build
 status 1 "beside no manager that it knows"

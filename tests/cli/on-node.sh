@@ -42,4 +42,27 @@ configured head s3://b/tern-9.tar.gz; status 0 "the head node builds" || cat err
 grep -q "^make -j[0-9]* SLURM_PREFIX=$WORK/slurm all man$" calls && grep -q "^make SLURM_PREFIX=$WORK/slurm PREFIX=$WORK/slurm/tern PLUGSTACK_DIR=$WORK/slurm/etc/plugstack.conf.d install$" calls
 ok $? "the head node builds for the cluster's Slurm, into what all nodes mount" || cat calls
 has slurm/etc/plugstack.conf "include $WORK/slurm/etc/plugstack.conf.d/*.conf"
+
+# With dnf, needs prints two commands; an optional package that cannot be had stops no build.
+cat >tern-9/plugins/packaging/needs <<'S'
+#!/bin/sh
+[ "$1" = -i ] && shift
+[ ! -e "$TERN_SLURM/needed" ] || { [ -e "$TERN_SLURM/optional" ] || printf 'Not here: o.\n  dnf install -y optional\n' >&2; exit 0; }
+printf 'Missing: n.\n  dnf install -y needed\nNot here: o.\n  dnf install -y optional\n' >&2
+exit 1
+S
+cat >bin/dnf <<'S'
+#!/bin/bash
+echo "dnf $*" >>calls
+for word; do case $word in $LACKS) exit 1 ;; esac; done
+: >"$TERN_SLURM/${!#}"
+S
+tar -czf bucket/tern-9.tar.gz tern-9
+without() { rm -f calls slurm/needed slurm/optional; LACKS=$1 configured head s3://b/tern-9.tar.gz; }
+without none; status 0 "on-node-configured installs by dnf what needs says" || cat err
+[ -e slurm/needed ] && [ -e slurm/optional ]; ok $? "dnf installs what is needed and what is optional" || cat calls
+without optional; status 0 "an optional package that dnf does not have stops no build" || cat err
+[ -e slurm/needed ] && grep -q '^make .* all man$' calls; ok $? "dnf installs what is needed where an optional package cannot be had" || cat calls
+without needed; status 1 "without a package that is needed nothing is built"; err_has 'what tern needs could not be installed'
+! grep -q '^make' calls; ok $? "make is not called where a needed package cannot be had" || cat calls
 tap_done

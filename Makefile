@@ -33,7 +33,7 @@ MAKEFLAGS += --no-builtin-rules
 # plugins/packaging/needs knows what is needed and what it is called where.  `make deps` installs it on a
 # Debian-like machine as root, and elsewhere says what to type.  Tests say what they miss and are skipped.
 NEEDS = CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' SLURM_PREFIX='$(SLURM_PREFIX)' \
-	CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)' plugins/packaging/needs
+	CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' plugins/packaging/needs
 NEEDS_BUILD := build $(if $(filter no,$(WITH_TRAINER)),,trainer)
 # Other people's tools that ours are compared with, as Debian calls them; never needed to build or use tern.
 PACKAGES_PEERS := python3-torch libtcmalloc-minimal4 python3-sentencepiece python3-venv debootstrap \
@@ -150,9 +150,13 @@ BINS := $(foreach p,$(PROGRAMS),$(call bin,$(p)))
 .PHONY: all
 all: $(BINS) plugin
 
-# Before the first file is compiled: a clear word instead of a header that is not found.
-HAVE := $(and $(SLURM_VERSION),$(if $(SLURM_PREFIX),$(wildcard $(SLURM_PREFIX)/$(SLURM_HEADER)),yes),$(shell \
-	command -v $(firstword $(CC))),$(call pkg,--exists $(PKGS) && echo yes))
+# Before the first file is compiled: a clear word instead of a header that is not found, or of a
+# library that is too old.  needs has the words, and its own list of the versions.
+HAVE = $(and $(SLURM_VERSION),$(if $(SLURM_PREFIX),$(wildcard $(SLURM_PREFIX)/$(SLURM_HEADER)),yes),$(call \
+	pkg,--exists $(foreach p,$(PKGS),'$(p)$(OLDEST_$(p):%= >= %)') && echo yes),$(shell printf 'int main(void){return 0;}' | \
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fopenmp -x c - -o /dev/null $(LDFLAGS) $(SLURM_LIBS) 2>/dev/null && echo yes))
+OLDEST_sqlite3 := 3.26
+OLDEST_libfabric := 1.11
 .PHONY: ready
 ready:
 	$(if $(HAVE),,@$(NEEDS) $(NEEDS_BUILD))

@@ -98,6 +98,31 @@ by_make PKG_CONFIG=no-such-pkg-config all
 by_make CC=no-such-compiler all
 [ "$rc" != 0 ]; ok $? "make without a compiler fails"; err_has "a C compiler (no-such-compiler)"
 
+# ---- what is there, and not enough: one word from needs, and the same from make
+too_little() { # WORDS OPTION...: of make and of needs, from the environment
+    local words=$1; shift
+    run env CC=gcc SLURM_PREFIX="${SLURM_PREFIX-}" "$@" "$NEEDS" build trainer
+    [ "$rc" = 1 ] && grep -qxF "Missing: $words." err; ok $? "needs says what is not enough: $words" || cat err
+    run env PKG_CONFIG_PATH= "$@" make -C "$ROOT" -s O="$WORK/o" "$@" ready
+    [ "$rc" = 2 ] && grep -qxF "Missing: $words." err; ok $? "make says what is not enough: $words" || cat err
+}
+old() { # MODULE VERSION
+    rm -rf old; mkdir old
+    printf 'Name: %s\nDescription: an old one\nVersion: %s\nCflags:\nLibs:\n' "$1" "$2" >old/"$1".pc
+}
+old sqlite3 3.25.3; too_little "SQLite 3.26 or newer (sqlite3, here 3.25.3)" PKG_CONFIG_PATH="$WORK/old"
+old libfabric 1.10.1; too_little "libfabric 1.11 or newer (libfabric, here 1.10.1)" PKG_CONFIG_PATH="$WORK/old"
+for oldest in 'sqlite3 3.26.0' 'libfabric 1.11.0'; do
+    # shellcheck disable=SC2086 # a module and its version
+    old $oldest
+    run env PKG_CONFIG_PATH="$WORK/old" "$NEEDS" build trainer; status 0 "needs takes $oldest"
+    by_make PKG_CONFIG_PATH="$WORK/old" ready; status 0 "make takes $oldest"
+done
+# A compiler that refuses one option, as one without OpenMP does, and a linker that does not find a library.
+printf '#!/bin/sh\nfor a; do [ "$a" != "$REFUSED" ] || { echo "no $a" >&2; exit 1; }; done\nexec gcc "$@"\n' >refuses; chmod +x refuses
+too_little "OpenMP for $WORK/refuses" CC="$WORK/refuses" REFUSED=-fopenmp
+too_little "Slurm's library (libslurm.so), whose headers are here" CC="$WORK/refuses" REFUSED=-lslurm
+
 # ---- a libfabric in a folder of its own, as EFA's installer leaves it
 mkdir -p efa/pkgconfig
 printf 'Name: libfabric\nDescription: fabric\nVersion: 1.22.0\nCflags: -I%s/efa/include\nLibs: -L%s/efa/lib -lfabric\n' "$WORK" "$WORK" >efa/pkgconfig/libfabric.pc

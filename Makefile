@@ -74,8 +74,7 @@ BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
 # WERROR=1, which CI sets: warnings are errors.  Never for users, whose compiler may know new ones.
 WERROR ?=
 WARN := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
-	-Wold-style-definition -Wpointer-arith -Wvla -Wundef \
-	-Werror=implicit-function-declaration -Wno-psabi
+	-Wold-style-definition -Wpointer-arith -Wvla -Wundef -Wno-psabi
 # Sanitized code is compiled in half the time this way, and gcc at -O1 warns of what cannot be.
 CFLAGS ?= $(if $(SANITIZE),-O1 -g1,-O2 -g)
 WARN += $(if $(SANITIZE),-Wno-format-truncation -Wno-maybe-uninitialized)

@@ -123,6 +123,11 @@ printf '#!/bin/sh\nfor a; do [ "$a" != "$REFUSED" ] || { echo "no $a" >&2; exit 
 too_little "OpenMP for $WORK/refuses" CC="$WORK/refuses" REFUSED=-fopenmp
 too_little "Slurm's library (libslurm.so), whose headers are here" CC="$WORK/refuses" REFUSED=-lslurm
 
+# ---- warnings stop no build but a developer's
+by_make -n WERROR= "$WORK/o/core/base/crc.o"; out_has ' -Wall ' "make -n prints how a file is compiled"
+! grep -q -- '-Werror' out; ok $? "without WERROR no warning is an error" || grep -o -- '-Werror[^ ]*' out
+by_make -n WERROR=1 "$WORK/o/core/base/crc.o"; out_has ' -Werror ' "with WERROR=1 each warning is an error"
+
 # ---- a libfabric in a folder of its own, as EFA's installer leaves it
 mkdir -p efa/pkgconfig
 printf 'Name: libfabric\nDescription: fabric\nVersion: 1.22.0\nCflags: -I%s/efa/include\nLibs: -L%s/efa/lib -lfabric\n' "$WORK" "$WORK" >efa/pkgconfig/libfabric.pc

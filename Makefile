@@ -295,9 +295,11 @@ $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map)
 $(O)/plugins/no-psm/made: plugins/no-psm/make $(LIBFABRIC)
 	$(call say,MAKE,$(@D))sh $< "$(CC)" "$(LIBFABRIC)" $(@D) && touch $@
 
+# The compiler ignores mpicc's own -I of a folder that is a system's.
+MPI_CFLAGS = $(patsubst -I%,-isystem %,$(filter-out -I/usr/include,$(filter -I%,$(shell $(MPICC) -show 2>/dev/null))))
 $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/wire/mpi/table.h $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
+	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(MPI_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
 
 # libtern-ledger, for programs of others: what a writer of spools needs, and libc alone.  whose.c reads

@@ -123,10 +123,14 @@ printf '#!/bin/sh\nfor a; do [ "$a" != "$REFUSED" ] || { echo "no $a" >&2; exit 
 too_little "OpenMP for $WORK/refuses" CC="$WORK/refuses" REFUSED=-fopenmp
 too_little "Slurm's library (libslurm.so), whose headers are here" CC="$WORK/refuses" REFUSED=-lslurm
 
-# ---- warnings stop no build but a developer's
+# ---- warnings stop no build but a developer's, and those of other people's headers are not shown
 by_make -n WERROR= "$WORK/o/core/base/crc.o"; out_has ' -Wall ' "make -n prints how a file is compiled"
 ! grep -q -- '-Werror' out; ok $? "without WERROR no warning is an error" || grep -o -- '-Werror[^ ]*' out
 by_make -n WERROR=1 "$WORK/o/core/base/crc.o"; out_has ' -Werror ' "with WERROR=1 each warning is an error"
+printf '#!/bin/sh\necho gcc -I/opt/mpi/include -I/usr/include -L/opt/mpi/lib -lmpi\n' >mpicc; chmod +x mpicc
+by_make -n MPICC="$WORK/mpicc" "$WORK/o/plugins/tern_fabric_mpi.so"
+out_has ' -isystem /opt/mpi/include ' "MPI's headers are the system's"
+! grep -q -- '-isystem /usr/include ' out; ok $? "the system's own folder keeps its place among the headers" || cat out
 
 # ---- a libfabric in a folder of its own, as EFA's installer leaves it
 mkdir -p efa/pkgconfig

@@ -111,6 +111,8 @@ fi
 if [ -e "$ROOT/NEWS" ]; then
     version=$(sed -n 's/^#define TERN_VERSION "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
     is "$(grep -m 1 -xE '[0-9]+\.[0-9]+\.[0-9]+' "$ROOT/NEWS")" "$version" "the first version in NEWS is TERN_VERSION"
+    grep -rnF "tern-$version" "$ROOT"/{README.md,HACKING.md,Makefile,cluster-templates,core,cmd,plugins} >typed
+    [ ! -s typed ]; ok $? "only NEWS and core/base/version.h name the version: tern-VERSION stands elsewhere" || sed 's/^/# /' typed
 fi
 spack=$ROOT/plugins/packaging/spack/package.py.in
 if [ -e "$spack" ] && [ -e "$ROOT/PLATFORMS.md" ]; then

@@ -5,7 +5,18 @@
 #     cd tests/golden/render && tern cluster render cluster.yaml --to FORM --vars values.txt -o FORM
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/aws.sh"
-golden=$ROOT/tests/golden/render
+# The golden files, with the version of this tree where they have that of another, and in the digests.
+golden=$WORK/golden/render
+mkdir golden; cp -r "$ROOT/tests/golden/render" golden
+version=$(sed -n 's/^#define TERN_VERSION "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
+grep -rlE 'tern-[0-9]+\.[0-9]+\.[0-9]+' "$golden" >versions
+while read -r file; do
+    before=$(sha256sum <"$file")
+    sed -i -E "s/tern-[0-9]+\.[0-9]+\.[0-9]+/tern-$version/g" "$file"
+    after=$(sha256sum <"$file")
+    sed -i "s/${before%% *}/${after%% *}/" "$golden"/*/tern-render.json
+done <versions
+[ "$(wc -l <versions)" -gt 5 ]; ok $? "the golden files name packages of tern by their version" || cat versions
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
 forms='pcluster cfn hyperpod batch'
 # FORM: its golden layout into folder FORM.

@@ -231,6 +231,17 @@ free:
     return rc;
 }
 
+/* Before work for hours: the object must be free or a token set, and no input. */
+static int check_url(const char *url, int n_args, char *const *args, struct tern_err *err)
+{
+    for (int i = 0; i < n_args; i++)
+        if (strcmp(args[i], url) == 0)
+            return tern_err_set(err, TERN_USAGE, "-o %s: is an input itself; it is left as it is",
+                                url);
+    catch_signals();
+    return data_push_check(url, &stopped, err);
+}
+
 /* -o s3://BUCKET/KEY: the set is built in a folder of this machine, then pushed.  It stays there
  * where that fails. */
 static int build_local(int n_args, char **args, struct tern_err *err);
@@ -245,6 +256,8 @@ static int run_pushed(int n_args, char **args, struct tern_err *err)
                      tern_str_ends(url, "/") ? "it names no object. Write s3://BUCKET/KEY."
                                              : "parts are kept on a disk that all tasks see. Build "
                                                "the set there, then: tern data push");
+    } else if (check_url(url, n_args, args, err) < 0) {
+        rc = -1;
     } else if (!mkdtemp(dir)) {
         tern_err_sys(err, "%s: cannot make it", dir);
     } else {

@@ -107,7 +107,9 @@ void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_p
 /* Samples of a run: "4096" or "4096-4159". */
 int data_read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err);
 
-/* The file `path` becomes the object `url`.  `stop` as in tern_store_how. */
+/* Refused where an object `url` is there that is no token set. */
+int data_push_check(const char *url, const int *stop, struct tern_err *err);
+/* The file `path` becomes the object `url`, after that check.  `stop` as in tern_store_how. */
 int data_push_file(const char *path, const char *url, const int *stop, struct tern_err *err);
 
 extern const struct tern_cmd data_build, data_merge_cmd, data_info, data_overlap, data_plan,

@@ -26,6 +26,36 @@ static void on_signal(int number)
 static uint64_t part_bytes;
 static int64_t threads;
 
+/* The object may be a token set or missing, as a file on disk may be (tern_data_set_create). */
+static int check_object(struct tern_store *s, struct tern_err *err)
+{
+    char magic[TERN_DATA_SET_MAGIC] = "";
+    struct tern_store_head head;
+    const int there = tern_store_head(s, /* name= */ NULL, &head, err);
+
+    if (there <= 0)
+        return there;
+    if (head.bytes >= sizeof magic &&
+        tern_store_read_unchecked(s, /* name= */ NULL, head.etag, 0, sizeof magic, magic, err) < 0)
+        return -1;
+    return tern_data_set_is(magic)
+               ? 0
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: exists and is not a token set; it is left as it is. Name "
+                              "another object to write.",
+                              tern_store_url(s));
+}
+
+int data_push_check(const char *url, const int *stop, struct tern_err *err)
+{
+    const struct tern_store_how how = {.stop = stop};
+    struct tern_store *s = tern_store_open(url, &how, err);
+    const int rc = s ? check_object(s, err) : -1;
+
+    tern_store_close(s);
+    return rc;
+}
+
 int data_push_file(const char *path, const char *url, const int *stop, struct tern_err *err)
 {
     const struct tern_store_how store = {.stop = stop};
@@ -47,7 +77,7 @@ int data_push_file(const char *path, const char *url, const int *stop, struct te
     } else if (s && tern_str_ends(tern_store_url(s), "/")) {
         tern_err_set(err, TERN_USAGE, "%s: it names no object. Write s3://BUCKET/KEY.",
                      tern_store_url(s));
-    } else if (s) {
+    } else if (s && check_object(s, err) == 0) {
         tern_progress_begin(/* unit= */ NULL, "%s", path);
         rc = tern_store_push(s, NULL, fd, path, &how, &pushed, err);
         tern_progress_end();
@@ -104,7 +134,8 @@ const struct tern_cmd data_push = {
     .args = "SET s3://BUCKET/KEY",
     .summary = "copy a token set to object storage",
     .about =
-        "The set is verified first. The object appears whole or not at all. After a failure, "
+        "The set is verified first. The object appears whole or not at all, in the place of no "
+        "object but an earlier token set. After a failure, "
         "the same command goes on where it stopped: parts that are there already are compared "
         "by their checksums. Credentials and region are those of AWS's own tools (environment, "
         "~/.aws, container, instance); another endpoint is AWS_ENDPOINT_URL.",

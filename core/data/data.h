@@ -38,6 +38,9 @@ struct tern_data_set;
  * https:// is read by ranges, through a cache (core/store/reader.h), and every block of it is
  * compared with its digest. */
 struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err);
+/* Is a file that begins with these bytes a token set, by its magic alone? */
+enum { TERN_DATA_SET_MAGIC = 8 };
+bool tern_data_set_is(const char magic[TERN_DATA_SET_MAGIC]);
 void tern_data_set_free(struct tern_data_set *s); /* NULL is fine */
 /* Reads of other threads that wait for a server end within a second, with an error, as do all later
  * ones that need it.  A set on disk is read as before. */

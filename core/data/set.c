@@ -56,6 +56,12 @@ static int set_pread(const struct tern_data_set *s, void *to, size_t len, uint64
 
 /* ---- opening ---- */
 
+bool tern_data_set_is(const char magic[TERN_DATA_SET_MAGIC])
+{
+    _Static_assert(sizeof TERN_TDS_MAGIC - 1 == TERN_DATA_SET_MAGIC, "its length");
+    return memcmp(magic, TERN_TDS_MAGIC, TERN_DATA_SET_MAGIC) == 0;
+}
+
 static int check_header(const struct tern_data_set *s, uint64_t file_bytes, struct tern_err *err)
 {
     struct tern_tds_header head = s->head;

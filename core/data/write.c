@@ -143,7 +143,7 @@ static void sink_close(struct sink *s)
 /* `path` may be a token set or missing: other files, also empty ones, are not replaced. */
 static int check_out(const char *path, struct tern_err *err)
 {
-    char magic[sizeof TERN_TDS_MAGIC - 1] = "";
+    char magic[TERN_DATA_SET_MAGIC] = "";
     struct stat st;
 
     if (tern_fs_check_out(path, err) < 0)
@@ -157,7 +157,7 @@ static int check_out(const char *path, struct tern_err *err)
         return tern_err_sys(err, "%s: exists, and cannot be read", path);
     if (TERN_AGAIN(fstat(fd, &st)) == 0 && S_ISREG(st.st_mode))
         set = TERN_AGAIN(pread(fd, magic, sizeof magic, 0)) == (ssize_t)sizeof magic &&
-              memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0;
+              tern_data_set_is(magic);
     close(fd);
     return set ? 0
                : tern_err_set(

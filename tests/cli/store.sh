@@ -184,4 +184,31 @@ status 2 "a set whose bucket refuses it"
 err_has 'goes on'
 [ -s tern-build-*/denied.tds ]; ok $? "the set that was not pushed stays here"
 fault_none
+
+# ---- an object that is there: only a token set gives way, as a file does
+echo mine >notes.txt; : >empty
+for o in notes.txt b.jsonl empty; do "$TOOLS/store-tool" put s3://kept/$o <$o >/dev/null; done
+kept() { # NAME WHAT
+    "$TOOLS/store-tool" get s3://kept/$1 2>/dev/null | cmp -s - $1; ok $? "$2: the object is as it was"
+    [ "$(asked "^PUT /kept/|^POST /kept/")" = 0 ]; ok $? "$2: nothing was sent"
+    is "$(ls -d tern-build-* 2>/dev/null | grep -v "$left")" "" "$2: no set is built"
+}
+left=$(ls -d tern-build-*); : >s3.log
+for o in notes.txt b.jsonl empty; do
+    run env TMPDIR="$WORK" tern data build -t "$T" -o s3://kept/$o b.jsonl
+    status 2 "data build: -o of an object that is $o"; one_line
+    err_has "s3://kept/$o: exists and is not a token set; it is left as it is" "data build: says why $o stays"; kept $o "data build onto $o"
+    run tern data push small.tds s3://kept/$o
+    status 2 "data push: onto an object that is $o"; one_line
+    err_has "s3://kept/$o: exists and is not a token set; it is left as it is" "data push: says why $o stays"; kept $o "data push onto $o"
+done
+run env TMPDIR="$WORK" tern data build -t "$T" -o s3://kept/b.jsonl s3://kept/b.jsonl
+status 2 "data build: -o of its own input in a bucket"; one_line; err_has "-o s3://kept/b.jsonl: is an input itself"; kept b.jsonl "data build onto its input"
+cp b.jsonl b.jsonl.copy; "$TOOLS/store-tool" put s3://kept/folder/small.tds <notes.txt >/dev/null
+run tern data push small.tds s3://kept/folder/; status 2 "data push: into a folder whose object of that name is no set"; err_has 's3://kept/folder/small.tds: exists and is not a token set'
+run env TMPDIR="$WORK" tern data build -t "$T" -o s3://corpora/built.tds b.jsonl b.jsonl.copy; status 0 "a set that is built takes the place of another in a bucket"
+is "$(tern data info s3://corpora/built.tds | grep documents)" "documents    10" "the object of an earlier build is the new set"
+fault 403=1 'match=HEAD /corpora/unseen'
+run tern data push small.tds s3://corpora/unseen.tds; status 2 "an object that may not be looked at is not replaced"; err_has 'do not allow it'; one_line
+fault_none
 tap_done

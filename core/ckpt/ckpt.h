@@ -365,7 +365,8 @@ struct tern_ckpt *tern_ckpt_open_manifest(const char *path, const char *text, si
 size_t tern_ckpt_parts(const struct tern_ckpt *c);
 const char *tern_ckpt_part(const struct tern_ckpt *c, size_t i, uint64_t *ret_bytes);
 /* A Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
- * Names are as in the files, without a prefix; there are no digests to check. */
+ * All tensors of the shards are listed, also those that the index leaves out.  Names are as in the
+ * files, without a prefix; there are no digests to check. */
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err);
 /* The same of one safetensors file in `dir`. */
 struct tern_ckpt *tern_ckpt_open_safetensors(const char *dir, const char *name,

@@ -2,9 +2,9 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
-#include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
+#include "core/ckpt/index.h"
 #include "core/ckpt/local.h"
 #include "core/ckpt/manifest.h"
 #include "core/ckpt/safetensors.h"
@@ -15,9 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* 200 bytes a tensor: 300,000 of them. */
-enum { INDEX_MAX = 64 << 20 };
 
 /* ------------------------------------------------------------------ open and close */
 
@@ -195,12 +192,27 @@ static int hf_header(const char *path, struct tern_ckpt_st_header *h, struct ter
     return rc;
 }
 
-/* Appends one file and those of its tensors that `map` (tensor to file name) places there; without
- * a map, all of them.  There is room for json_object_size(map) entries. */
-static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
+/* Room for `more` entries behind those that are there. */
+static int grow(struct tern_ckpt *c, size_t more, const char *path, struct tern_err *err)
+{
+    const size_t n = c->n_entries + more;
+
+    if (n > TERN_CKPT_ENTRIES_MAX)
+        return tern_err_set(err, TERN_USAGE, "%s: with it the files hold more than %d tensors",
+                            path, TERN_CKPT_ENTRIES_MAX);
+    void *bigger = reallocarray(c->entries, n + 1, sizeof *c->entries);
+    if (!bigger)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for %zu tensors", path, n);
+    c->entries = bigger;
+    memset(c->entries + c->n_entries, 0, (more + 1) * sizeof *c->entries);
+    return 0;
+}
+
+/* Appends one file and those of its tensors that the index `x` takes from there; without an index,
+ * all of them. */
+static int hf_add_file(struct tern_ckpt *c, const char *name, struct tern_ckpt_index *x,
                        struct tern_err *err)
 {
-    size_t max = json_object_size(map);
     char *path = tern_strf("%s/%s", c->path, name);
     struct tern_ckpt_st_header h = {0};
     struct tern_again a = {0};
@@ -210,30 +222,21 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
         errno = 0;
         rc = hf_header(path, &h, err);
     } while (rc < 0 && tern_again_stale(&a));
+    if (rc == 0)
+        rc = grow(c, h.n, path, err);
     if (rc < 0)
         goto out;
-    rc = -1;
-    if (!map) {
-        c->entries = tern_alloc(h.n + 1, sizeof *c->entries, path, err);
-        if (!c->entries)
-            goto out;
-        max = h.n;
-    }
     c->shards[c->n_shards++] = (struct tern_ckpt_shard){
         .name = tern_strdup(name), .bytes = h.file_size, .header_bytes = h.bytes, .fd = -1};
     for (size_t i = 0; i < h.n; i++) {
-        const char *home =
-            map ? json_string_value(json_object_get(map, h.tensors[i].info.name)) : name;
-        if (!home || strcmp(home, name) != 0)
-            continue; /* the index does not want it from here */
-        if (c->n_entries == max) {
-            tern_err_set(err, TERN_USAGE, "%s: more tensors than the index names", path);
-            goto out;
-        }
+        if (x && !tern_ckpt_index_takes(x, h.tensors[i].info.name, name))
+            continue;
         struct tern_ckpt_table_entry *e = &c->entries[c->n_entries];
         e->slices = tern_alloc(1, sizeof *e->slices, path, err);
-        if (!e->slices)
+        if (!e->slices) {
+            rc = -1;
             goto out;
+        }
         e->info = h.tensors[i].info;
         h.tensors[i].info.name = NULL; /* moved */
         memcpy(e->slices->shape, e->info.shape, sizeof e->info.shape);
@@ -242,7 +245,6 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
         e->n = h.tensors[i].bytes > 0;
         c->n_entries++;
     }
-    rc = 0;
 out:
     tern_ckpt_st_header_free(&h);
     free(path);
@@ -254,28 +256,6 @@ static bool has_shard(const struct tern_ckpt *c, const char *name)
     for (size_t i = 0; i < c->n_shards; i++)
         if (strcmp(c->shards[i].name, name) == 0)
             return true;
-    return false;
-}
-
-/* Tensors that an index may name though no file has them: no model reads the first; a model that
- * reads the second reports it by name. */
-static bool may_be_absent(const char *tensor)
-{
-    return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;
-}
-
-/* Is the file wanted for anything else? */
-static bool file_wanted(json_t *map, const char *file)
-{
-    const char *tensor;
-    json_t *v;
-
-    json_object_foreach(map, tensor, v)
-    {
-        const char *home = json_string_value(v);
-        if (home && strcmp(home, file) == 0 && !may_be_absent(tensor))
-            return true;
-    }
     return false;
 }
 
@@ -291,61 +271,41 @@ static bool path_is_below(const char *path)
     return good;
 }
 
-static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err *err)
+static int hf_add_files(struct tern_ckpt *c, struct tern_ckpt_index *x, struct tern_err *err)
 {
-    json_t *index = tern_json_python_load(path, INDEX_MAX, err), *map, *v;
     const char *tensor;
-    int rc = -1;
+    json_t *v;
 
-    if (!index)
-        return -1;
-    map = json_object_get(index, "weight_map");
-    size_t n = json_object_size(map);
-    if (!json_is_object(map) || n == 0 || n > TERN_CKPT_ENTRIES_MAX) {
-        tern_err_set(err, TERN_USAGE, "%s: has no weight_map", path);
-        goto out;
-    }
-    c->entries = tern_alloc(n, sizeof *c->entries, path, err);
-    c->shards = tern_alloc(TERN_CKPT_SHARDS_MAX, sizeof *c->shards, path, err);
-    if (!c->entries || !c->shards)
-        goto out;
-    json_object_foreach(map, tensor, v)
+    json_object_foreach(x->map, tensor, v)
     {
         const char *file = json_string_value(v);
-        if (!path_is_below(file) || !tern_str_ends(file, ".safetensors")) {
-            tern_err_set(err, TERN_USAGE,
-                         "%s: places tensor '%s' in a file that is no .safetensors", path, tensor);
-            goto out;
-        }
+        if (!path_is_below(file) || !tern_str_ends(file, ".safetensors"))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: places tensor '%s' in a file that is no .safetensors", x->path,
+                                tensor);
         if (has_shard(c, file))
             continue;
-        if (c->n_shards == TERN_CKPT_SHARDS_MAX) {
-            tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path,
-                         TERN_CKPT_SHARDS_MAX);
-            goto out;
-        }
+        if (c->n_shards == TERN_CKPT_SHARDS_MAX)
+            return tern_err_set(err, TERN_USAGE, "%s: names more than %d files", x->path,
+                                TERN_CKPT_SHARDS_MAX);
         char *whole = tern_fs_join(c->path, file);
-        bool skip = !tern_fs_exists(whole) && !file_wanted(map, file);
+        bool skip = !tern_fs_exists(whole) && !tern_ckpt_index_wants(x, file);
         free(whole);
-        if (!skip && hf_add_file(c, file, map, err) < 0)
-            goto out;
+        if (!skip && hf_add_file(c, file, x, err) < 0)
+            return -1;
     }
-    if (tern_ckpt_table_check(c, err) < 0) {
-        tern_err_prefix(err, "%s", path);
-        goto out;
-    }
-    json_object_foreach(map, tensor, v)
-    {
-        if (!tern_ckpt_table_find(c, tensor) && !may_be_absent(tensor)) {
-            tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
-                         json_string_value(v));
-            goto out;
-        }
-    }
-    rc = 0;
-out:
-    json_decref(index);
-    return rc;
+    return 0;
+}
+
+/* `x` has been loaded. */
+static int hf_open_index(struct tern_ckpt *c, struct tern_ckpt_index *x, struct tern_err *err)
+{
+    c->shards = tern_alloc(TERN_CKPT_SHARDS_MAX, sizeof *c->shards, x->path, err);
+    if (!c->shards || hf_add_files(c, x, err) < 0)
+        return -1;
+    if (tern_ckpt_table_check(c, err) < 0)
+        return tern_err_prefix(err, "%s", x->path);
+    return tern_ckpt_index_check(x, c, err);
 }
 
 static int hf_open_single(struct tern_ckpt *c, const char *name, struct tern_err *err)
@@ -367,7 +327,8 @@ struct tern_ckpt *tern_ckpt_open_safetensors(const char *dir, const char *name,
     return NULL;
 }
 
-struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
+struct tern_ckpt *tern_ckpt_open_hf_with(const char *dir, struct tern_ckpt_index *x,
+                                         struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_table_new(dir);
     char *index = tern_strf("%s/model.safetensors.index.json", c->path);
@@ -377,17 +338,25 @@ struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
     if (tern_fs_exists(single))
         rc = hf_open_single(c, "model.safetensors", err);
     else if (tern_fs_exists(index))
-        rc = hf_open_index(c, index, err);
+        rc = tern_ckpt_index_load(index, x, err) < 0 ? -1 : hf_open_index(c, x, err);
     else
         rc = tern_err_set(err, TERN_USAGE,
                           "%s: has neither model.safetensors nor model.safetensors.index.json%s",
                           dir, tern_fs_exists(dir) ? "" : ": there is no such folder");
+    tern_ckpt_index_free(x);
     free(index);
     free(single);
     if (rc == 0)
         return c;
     tern_ckpt_close(c);
     return NULL;
+}
+
+struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
+{
+    struct tern_ckpt_index x = {.spare = NULL};
+
+    return tern_ckpt_open_hf_with(dir, &x, err);
 }
 
 /* ------------------------------------------------------------------ what is in it */

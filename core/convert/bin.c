@@ -2,7 +2,6 @@
 #include "core/convert/foreign.h"
 
 #include "core/base/fs.h"
-#include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/pytorch/pytorch.h"
 
@@ -10,7 +9,6 @@
 #include <string.h>
 
 enum {
-    INDEX_MAX = 64 << 20, /* 200 bytes a tensor: 300,000 of them */
     FILES_MAX = 4096,
 };
 
@@ -142,14 +140,8 @@ struct tern_ckpt *tern_convert_open_bin(const char *dir, const char *file, const
 
 /* ---------------------------------------------------------------- several files */
 
-/* Tensors that an index may name though no file has them (core/ckpt/load.c has the same). */
-static bool may_be_absent(const char *tensor)
-{
-    return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;
-}
-
-/* Those of the file's tensors that the index places there. */
-static int add_file(struct tern_convert_foreign *f, const char *name, json_t *map,
+/* Those of the file's tensors that the index takes from there. */
+static int add_file(struct tern_convert_foreign *f, const char *name, struct tern_ckpt_index *x,
                     struct tern_err *err)
 {
     struct tern_pytorch_file read = {0};
@@ -159,35 +151,43 @@ static int add_file(struct tern_convert_foreign *f, const char *name, json_t *ma
     free(path);
     if (rc == 0)
         rc = tern_convert_foreign_file(f, name, read.bytes, err);
-    for (size_t i = 0; rc == 0 && i < read.n; i++) {
-        const char *home = json_string_value(json_object_get(map, read.tensors[i].name));
-        if (home && read.tensors[i].outer == 0 && strcmp(home, name) == 0)
+    for (size_t i = 0; rc == 0 && i < read.n; i++)
+        if (read.tensors[i].outer == 0 && tern_ckpt_index_takes(x, read.tensors[i].name, name))
             rc = add_tensor(f, &read.tensors[i], 0, err);
-    }
     tern_pytorch_free(&read);
     return rc;
 }
 
-static int add_files(struct tern_convert_foreign *f, const char *path, json_t *map,
+/* Is it absent, and nothing that is needed lies there? */
+static bool is_spare(const char *dir, const char *file, const struct tern_ckpt_index *x)
+{
+    char *path = tern_fs_join(dir, file);
+    const bool absent = !tern_fs_exists(path);
+
+    free(path);
+    return absent && !tern_ckpt_index_wants(x, file);
+}
+
+static int add_files(struct tern_convert_foreign *f, struct tern_ckpt_index *x,
                      struct tern_err *err)
 {
     json_t *seen = json_object(), *v;
     const char *tensor;
     int rc = 0;
 
-    json_object_foreach(map, tensor, v)
+    json_object_foreach(x->map, tensor, v)
     {
         const char *file = json_string_value(v);
         if (!file || file[0] == '.' || strchr(file, '/') || !tern_str_ends(file, ".bin"))
             rc = tern_err_set(err, TERN_USAGE,
                               "%s: places tensor '%s' in a file that is no .bin of its folder",
-                              path, tensor);
+                              x->path, tensor);
         else if (json_object_get(seen, file))
             continue;
         else if (f->n_files == FILES_MAX)
-            rc = tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, FILES_MAX);
-        else
-            rc = add_file(f, file, map, err);
+            rc = tern_err_set(err, TERN_USAGE, "%s: names more than %d files", x->path, FILES_MAX);
+        else if (!is_spare(f->dir, file, x))
+            rc = add_file(f, file, x, err);
         if (rc < 0)
             break;
         json_object_set_new(seen, file, json_true());
@@ -196,43 +196,22 @@ static int add_files(struct tern_convert_foreign *f, const char *path, json_t *m
     return rc;
 }
 
-static int check_index(const struct tern_ckpt *c, const char *path, json_t *map,
-                       struct tern_err *err)
-{
-    const char *tensor;
-    json_t *v;
-
-    json_object_foreach(map, tensor, v)
-    {
-        if (!tern_ckpt_find(c, tensor, NULL) && !may_be_absent(tensor))
-            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
-                                json_string_value(v));
-    }
-    return 0;
-}
-
-struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err)
+struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_ckpt_index *x,
+                                         struct tern_err *err)
 {
     struct tern_convert_foreign f = {.dir = dir};
     char *path = tern_fs_join(dir, "pytorch_model.bin.index.json");
-    json_t *index = tern_json_python_load(path, INDEX_MAX, err);
-    json_t *map = json_object_get(index, "weight_map");
     struct tern_ckpt *c = NULL;
-    int rc = index ? 0 : -1;
 
-    if (rc == 0 && (!json_is_object(map) || json_object_size(map) == 0))
-        rc = tern_err_set(err, TERN_USAGE, "%s: has no weight_map", path);
-    if (rc == 0)
-        rc = add_files(&f, path, map, err);
-    if (rc == 0)
+    if (tern_ckpt_index_load(path, x, err) == 0 && add_files(&f, x, err) == 0)
         c = tern_convert_foreign_open(&f, err);
     else
         tern_convert_foreign_free(&f);
-    if (c && check_index(c, path, map, err) < 0) {
+    if (c && tern_ckpt_index_check(x, c, err) < 0) {
         tern_ckpt_close(c);
         c = NULL;
     }
-    json_decref(index);
+    tern_ckpt_index_free(x);
     free(path);
     return c;
 }

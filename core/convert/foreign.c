@@ -209,6 +209,51 @@ static int refuse_folder(const char *dir, struct tern_err *err)
     return -1;
 }
 
+/* ---------------------------------------------------------------- several files with an index */
+
+/* Names of the tensors that the folder's config places, sorted. */
+struct wanted {
+    char (*names)[sizeof((struct tern_model_tensor *)0)->name];
+    size_t n; /* 0: the config cannot be read, which is said elsewhere */
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static bool is_not_wanted(const void *ctx, const char *tensor)
+{
+    const struct wanted *w = ctx;
+
+    return w->n ? !bsearch(tensor, w->names, w->n, sizeof *w->names, by_name)
+                : tern_ckpt_index_idle(tensor);
+}
+
+static struct tern_ckpt *open_index(const char *dir, bool bins, struct tern_err *err)
+{
+    struct tern_model_config config;
+    struct tern_model_tensor t;
+    struct wanted w = {0};
+    struct tern_ckpt_index x = {.spare = is_not_wanted, .ctx = &w};
+
+    if (tern_convert_has_config(dir) && tern_convert_config(dir, &config, NULL) == 0) {
+        w.n = tern_model_tensors(&config);
+        w.names = tern_alloc(w.n, sizeof *w.names, dir, err);
+        if (!w.names)
+            return NULL;
+        for (size_t i = 0; i < w.n; i++) {
+            tern_model_tensor(&config, i, &t);
+            memcpy(w.names[i], t.name, sizeof t.name);
+        }
+        qsort(w.names, w.n, sizeof *w.names, by_name);
+    }
+    struct tern_ckpt *c =
+        bins ? tern_convert_open_bins(dir, &x, err) : tern_ckpt_open_hf_with(dir, &x, err);
+    free(w.names);
+    return c;
+}
+
 struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct tern_err *err)
 {
     struct stat st;
@@ -225,11 +270,11 @@ struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct ter
         return NULL;
     }
     if (!key && (has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json")))
-        return tern_ckpt_open_hf(dir, err);
+        return open_index(dir, /* bins= */ false, err);
     if (has(dir, "pytorch_model.bin"))
         return tern_convert_open_bin(dir, "pytorch_model.bin", key, err);
     if (has(dir, "pytorch_model.bin.index.json"))
-        return tern_convert_open_bins(dir, err);
+        return open_index(dir, /* bins= */ true, err);
     if (has(dir, "params.json") && has(dir, "consolidated.00.pth"))
         return tern_convert_open_meta(dir, err);
     refuse_folder(dir, err);

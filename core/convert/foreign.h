@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "core/ckpt/ckpt.h"
+#include "core/ckpt/index.h"
 #include "core/model/model.h"
 
 /* Files and arrays for tern_ckpt_open_files, growing.  Starts as {.dir = ...}. */
@@ -32,8 +33,10 @@ void tern_convert_foreign_free(struct tern_convert_foreign *f);
 /* pytorch_model.bin, or another file of PyTorch in `dir`; `key`: see tern_convert_open. */
 struct tern_ckpt *tern_convert_open_bin(const char *dir, const char *file, const char *key,
                                         struct tern_err *err);
-/* The files that pytorch_model.bin.index.json names. */
-struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err);
+/* The files that pytorch_model.bin.index.json names.  `x` has the caller's part alone; it is freed.
+ */
+struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_ckpt_index *x,
+                                         struct tern_err *err);
 
 /* ---- params.c ---- */
 

@@ -52,9 +52,10 @@ edit other "d, s, x = t['model.norm.weight']; t['model.norm.weight'] = ('F8_E4M3
 evaluate other; status 2 "a weight of a type that is not read"; err_has "model.norm.weight"; one_line
 
 # Shards: in a folder below, and an index that names what is not there.
-# index FILE-OF-EACH-TENSOR: the folder `other` in two files, `place(name)` tells where
+# shards PYTHON [FOLDER]: the folder (hf) as `other`, in two files; `files` is {name: file}, and the index
+# names those of `more`, too, and none of `gone`
 shards() {
-    rm -rf other; cp -r hf other
+    rm -rf other; cp -r ${2:-hf} other
     python3 - other "$1" <<'P'
 import json, os, struct, sys
 d = sys.argv[1]
@@ -74,6 +75,7 @@ for f in set(files.values()):
     h = json.dumps(out).encode(); h += b' ' * (-len(h) % 8)
     open(d + '/' + f, 'wb').write(struct.pack('<Q', len(h)) + h + body)
 files.update(globals().get('more', {}))
+for k in globals().get('gone', []): del files[k]
 json.dump({'weight_map': files}, open(d + '/model.safetensors.index.json', 'w'))
 P
 }
@@ -82,9 +84,36 @@ while IFS='|' read -r name code; do
 done <<'E2'
 two shards|
 in a folder below|files = {k: 'weights/' + f for k, f in files.items()}
+a tensor that the index leaves out|gone = ['model.norm.weight']
 an entry that no file has|more = {'model.layers.0.self_attn.rotary_emb.inv_freq': 'model-00001-of-00002.safetensors'}
 a file that is not there, for what nobody needs|more = {'model.layers.0.self_attn.rotary_emb.inv_freq': 'model-00003-of-00003.safetensors', 'lm_head.weight': 'model-00003-of-00003.safetensors'}
 E2
+# An entry that neither a file nor the config has is left out, with a word; in PyTorch's files, too.
+while IFS='|' read -r name tensor file; do
+    shards "more = {'$tensor': '$file'}"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "$name: the loss is that of one file"
+    err_has "names 1 tensor that no file has and the config does not need: '$tensor'" "$name: the index's tensor is named"
+done <<E2
+an entry of a layer that the config has not|model.layers.2.mlp.up_proj.weight|model-00001-of-00002.safetensors
+an entry of a quantisation|$L.k_scale|model-00002-of-00002.safetensors
+entries of a file that is not there|model.layers.2.mlp.up_proj.weight|model-00003-of-00003.safetensors
+E2
+# What lies in the shards counts, whether or not the index names it.
+refused() { evaluate other; status 2 "$1"; err_has "$2" "$1: says why"; one_line "$1: one clear line"; }
+edit biased "t['$L.q_proj.bias'] = ('F32', [32], f(*[1.0] * 32))"
+edit headed "d, s, x = t['model.embed_tokens.weight']; t['lm_head.weight'] = (d, s, x[:-4] + f(9.0))"
+shards "gone = ['$L.q_proj.bias']" biased; refused "a bias that the index leaves out" "holds 1 tensor that its config.json does not place: '$L.q_proj.bias'"
+shards "gone = ['lm_head.weight']" headed; refused "another head that the index leaves out" "lm_head.weight is not the embedding"
+shards "more = {'$L.q_proj.bias': {'1': 'model-00002', '2': 'model-00001'}[files['$L.q_proj.bias'][10]] + '-of-00002.safetensors'}" biased
+refused "a bias that lies in another file than the index says" "tensor '$L.q_proj.bias' is not in"
+shards "more = {'model.norm.weight': {'1': 'model-00002', '2': 'model-00001'}[files['model.norm.weight'][10]] + '-of-00002.safetensors'}"
+refused "a weight that lies in another file than the index says" "tensor 'model.norm.weight' is not in"
+# bins FOLDER JQ: `other` in PyTorch's files, and its index
+bins() { rm -rf other; "$TOOLS/torch-tool" bins $1 other 2 && jq -c ".weight_map |= ($2)" other/pytorch_model.bin.index.json >index && mv index other/pytorch_model.bin.index.json; }
+bins hf 'del(."model.norm.weight")'; evaluate other; status 0 "PyTorch's files: a tensor that the index leaves out"; cmp -s out plain; ok $? "PyTorch's files: the loss with it is that of one file"
+bins hf '. + {"model.layers.2.mlp.up_proj.weight": "pytorch_model-00009-of-00009.bin"}'; evaluate other; status 0 "PyTorch's files: an entry that nothing needs"
+cmp -s out plain; ok $? "PyTorch's files: the loss without it is that of one file"
+bins hf '. + {"model.norm.weight": "pytorch_model-00009-of-00009.bin"}'; refused "PyTorch's files: one is not there" "pytorch_model-00009-of-00009.bin"
+bins biased "del(.\"$L.q_proj.bias\")"; refused "PyTorch's files: a bias that the index leaves out" "'$L.q_proj.bias'"
 shards "more = {'model.norm.weight': 'model-00003-of-00003.safetensors'}"; evaluate other; [ $rc != 0 ]; ok $? "a file that is not there"; err_has "model-00003-of-00003.safetensors"; one_line
 # What can be seen of the files is seen before the job is.
 sed 's/^model: .*/model: {from: other, tokenizer: model}/; s/^checkpoint: .*/checkpoint: {dir: from, every: 1}/' run.yaml >from.yaml

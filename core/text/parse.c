@@ -3,12 +3,14 @@
 
 #include "core/base/json.h"
 #include "core/text/article.h"
+#include "core/text/invalid.h"
 #include "core/text/line.h"
 #include "core/text/mark.h"
 #include "core/text/table.h"
 #include "core/text/utf8.h"
 #include "core/token/token.h"
 
+#include <stdio.h>
 #include <string.h>
 
 size_t tern_text_fields(const struct tern_text_how *how, enum tern_text_format format,
@@ -79,6 +81,52 @@ static bool is_unread(const struct tern_text_parser *p)
     return p->how->skip_bad && (p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC);
 }
 
+/* Where byte `first` of a text is in its file; false where that cannot be known.  A text that had
+ * escapes is no part of its line.  It is if the line has as many such bytes as the text. */
+static bool place_of(const struct tern_text_parser *p, const char *s, size_t first, size_t bad,
+                     uint64_t *ret_at)
+{
+    const struct tern_text_chunk *c = p->chunk;
+
+    if (p->format != TERN_TEXT_JSONL && p->format != TERN_TEXT_S2ORC) {
+        *ret_at = p->from + first;
+        return p->format == TERN_TEXT_PLAIN;
+    }
+    if (s >= c->bytes && s < c->bytes + c->end) {
+        *ret_at = c->base + (uint64_t)(s - c->bytes) + first;
+        return true;
+    }
+    *ret_at = c->base + (uint64_t)(p->raw - c->bytes) + tern_text_utf8_good(p->raw, p->n_raw);
+    return tern_text_utf8_bad(p->raw, p->n_raw) == bad;
+}
+
+/* Byte `first` of the text is the first of `bad` that are not UTF-8. */
+static int refuse_bytes(const struct tern_text_parser *p, const char *s, size_t first, size_t bad,
+                        struct tern_err *err)
+{
+    char line[24] = "", at[40], count[64];
+    struct tern_text_invalid_bytes all;
+    uint64_t place;
+
+    if (p->format != TERN_TEXT_PLAIN)
+        snprintf(line, sizeof line, ":%llu", (unsigned long long)tern_text_parser_line(p));
+    if (place_of(p, s, first, bad, &place))
+        snprintf(at, sizeof at, "byte %llu", (unsigned long long)place);
+    else
+        snprintf(at, sizeof at, "byte %zu of the text", first);
+    if (p->format != TERN_TEXT_ARROW && tern_text_invalid_count(p->path, p->how->stop, &all) == 0 &&
+        all.bytes) /* none: an escape stands for half a character */
+        snprintf(count, sizeof count, "%llu such bytes in %s", (unsigned long long)all.bytes,
+                 all.whole ? "the file" : "its first GiB");
+    else
+        snprintf(count, sizeof count, "%zu such bytes in its %s", bad,
+                 p->format == TERN_TEXT_PLAIN ? "document" : "text");
+    return tern_err_set(err, TERN_USAGE,
+                        "%s%s: is not UTF-8: 0x%02x at %s, %s. Convert the file (iconv), or say "
+                        "--invalid replace or skip.",
+                        p->path, line, (unsigned char)s[first], at, count);
+}
+
 /* 1 and a text in UTF-8, 0 when it is left out, or -1. */
 static int check_text(struct tern_text_parser *p, const char **text, size_t *len,
                       struct tern_err *err)
@@ -105,19 +153,8 @@ static int check_text(struct tern_text_parser *p, const char **text, size_t *len
     }
     if (p->how->invalid == TERN_TEXT_REFUSE && is_unread(p))
         return tern_err_set(err, TERN_USAGE, "%s: is not UTF-8", p->path);
-    if (p->how->invalid == TERN_TEXT_REFUSE && p->format != TERN_TEXT_PLAIN)
-        return tern_err_set(
-            err, TERN_USAGE,
-            "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
-            "it. Convert the file, or say --invalid replace or skip.",
-            p->path, (unsigned long long)tern_text_parser_line(p), (unsigned char)s[first], first,
-            bad);
     if (p->how->invalid == TERN_TEXT_REFUSE)
-        return tern_err_set(
-            err, TERN_USAGE,
-            "%s: is not UTF-8: 0x%02x at byte %llu, %zu such bytes in its document. "
-            "Convert it (iconv), or say --invalid replace or skip.",
-            p->path, (unsigned char)s[first], (unsigned long long)(p->from + first), bad);
+        return refuse_bytes(p, s, first, bad, err);
     p->counts.replaced += bad;
     if (tern_buf_check(&p->whole, p->path, err) < 0)
         return -1;
@@ -188,6 +225,8 @@ static int read_line(struct tern_text_parser *p, const char *line, size_t n, con
     struct tern_text_line_text found;
     enum tern_text_line_found what = TERN_TEXT_LINE_NO_FIELD;
 
+    p->raw = line;
+    p->n_raw = n;
     if (p->how->records) {
         *text = line;
         *len = n;

@@ -21,9 +21,11 @@ struct tern_text_parser {
     enum tern_text_format format;
     struct tern_text_chunk *chunk;
     bool given;
-    uint64_t line, from;            /* of the line, or the document, given last: number (from
-                                       chunk->from on), place */
-    uint64_t doc_line;              /* Wikicorpus: of <doc */
+    uint64_t line, from; /* of the line, or the document, given last: number (from
+                            chunk->from on), place */
+    uint64_t doc_line;   /* Wikicorpus: of <doc */
+    const char *raw;     /* JSONL: the line that is read, in the chunk */
+    size_t n_raw;
     struct tern_buf doc, whole;     /* a document that is no part of the piece; a mended one */
     struct tern_buf unmarked;       /* one without byte order marks */
     struct tern_text_counts counts; /* of this piece */

@@ -118,3 +118,15 @@ size_t tern_text_utf8_good(const char *s, size_t len)
     return good_slowly(s, 0, len);
 }
 #endif
+
+size_t tern_text_utf8_bad(const char *s, size_t len)
+{
+    size_t bad = 0;
+
+    for (size_t at = tern_text_utf8_good(s, len); at < len;
+         at += tern_text_utf8_good(s + at, len - at)) {
+        bad++;
+        at++;
+    }
+    return bad;
+}

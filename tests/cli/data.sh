@@ -202,6 +202,21 @@ for bytes in '\300\257' '\355\240\200' '\364\220\200\200' '\342\202' '\200' '\37
     printf "ab$bytes cd" >x.txt; build x.txt; status 2 "no UTF-8: $bytes"; err_has 'at byte 2'
     printf '{"text": "ab'"$bytes"' cd"}\n' >x.jsonl; build x.jsonl; status 2; err_has 'x.jsonl:1: '
 done
+# A line of JSONL: the byte's place in the file, and how many the file has.
+at() { LC_ALL=C grep -obaF "$1" "$2" | head -n 1 | cut -d: -f1; }
+E=$(printf '\351')
+printf '{"text": "good"}\n{"id": 1, "text": "caf\351 d\351j"}\n{"text": "\351"}\n' >latin1.jsonl
+build latin1.jsonl; status 2 "JSONL in Latin-1 is refused"; one_line
+err_has "latin1.jsonl:2: is not UTF-8: 0xe9 at byte $(at "$E" latin1.jsonl), 3 such bytes in the file" "a JSONL refusal has line, byte and count of the file"
+printf '{"text": "good"}\n{"x": "\303\251", "text": "a\\nb\351"}\n' >escaped.jsonl
+build escaped.jsonl; err_has "escaped.jsonl:2: is not UTF-8: 0xe9 at byte $(at "$E" escaped.jsonl), 1 such bytes in the file" "a text with escapes: the byte's place in the file"
+printf '{"x": "\350", "text": "a\\nb\351"}\n' >two.jsonl
+build two.jsonl; err_has 'two.jsonl:1: is not UTF-8: 0xe9 at byte 3 of the text, 2 such bytes in the file' "of two fields with such bytes none is guessed"
+{ for i in $(seq 60000); do echo '{"text": "a line of plain words that fills the file"}'; done; cat latin1.jsonl; } >long.jsonl
+build --threads 3 long.jsonl; err_has "long.jsonl:60002: is not UTF-8: 0xe9 at byte $(at "$E" long.jsonl), 3 such bytes in the file" "far behind in a file its byte and line are right"
+gzip -kf latin1.jsonl; build latin1.jsonl.gz; err_has 'latin1.jsonl.gz:2: is not UTF-8: 0xe9 at byte'; err_has '3 such bytes in the file' "of a compressed file all such bytes are counted"
+tern data build -t model -o o.tds --format jsonl - <latin1.jsonl 2>err; err_has 'standard input:2: is not UTF-8: 0xe9 at byte'; err_has '2 such bytes in its text' "of standard input those of the text are counted"
+{ cat latin1.txt latin1.txt; } >twice.txt; build --split % twice.txt; err_has 'twice.txt: is not UTF-8: 0xe9 at byte 3, 6 such bytes in the file' "plain text: all such bytes of the file are counted"
 printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "UTF-8 of all lengths is read"
 printf 'a\0b\0' >x.txt; build x.txt; status 2; err_has 'byte 1 is NUL'
 printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "a file in UTF-16 is refused"; err_has 'is UTF-16 or UTF-32, not text in UTF-8'; one_line

@@ -88,9 +88,8 @@ static void test_articles(void)
     is(reads(&latin1, "<doc id=\"1\">\n\xc3\xa9\xc3\xa9\n</doc>\n"),
        "[\xc3\x83\xc2\xa9\xc3\x83\xc2\xa9]", "with --encoding latin-1 every byte is a character");
     is(reads(&utf8, "<doc id=\"1\">\none\n</doc>\n<doc id=\"2\">\n\nbad \xe9\n</doc>\n"),
-       "[one]:4: is not UTF-8: 0xe9 at byte 4 of the text, 1 such bytes in it. Convert the file, "
-       "or "
-       "say --invalid replace or skip.",
+       "[one]:4: is not UTF-8: 0xe9 at byte 4 of the text, 1 such bytes in the file. Convert "
+       "the file (iconv), or say --invalid replace or skip.",
        "an article that is not UTF-8 is named by its first line");
     is(read_as(&automatic, "<doc id=\"1\">\na\0b\n</doc>\n", 23),
        ":1: the article is not text: byte 1 of it is NUL. Say --invalid skip to leave it out.",

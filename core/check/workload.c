@@ -5,9 +5,11 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +46,38 @@ static int check_image(const struct tern_recipe *r, struct tern_err *err)
     return tern_recipe_fail(r, "workload.container", err, "%s: there is no such image.", image);
 }
 
+/* The value behind an option's name, here or in the next word, as transformers reads it: an option
+ * alone says true. */
+static bool is_said(const char *after, const char *next)
+{
+    static const char *const no[] = {"false", "f", "no", "n", "0"};
+    const char *value = *after == '=' ? after + 1 : after + strspn(after, " \t");
+    const char *word = *after || !next ? value : next;
+
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (strncasecmp(word, no[i], strlen(no[i])) == 0 &&
+            !isalnum((unsigned char)word[strlen(no[i])]))
+            return false;
+    return true;
+}
+
+/* Has the command the option of transformers that takes away the progress bar, as a word or in one
+ * that is a script for a shell? */
+static bool bar_is_off(char *const *command)
+{
+    static const char *const options[] = {"--disable_tqdm", "--disable-tqdm"};
+    bool off = false;
+
+    for (; command && *command; command++)
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+            const char *at = strstr(*command, options[i]);
+            const char *after = at ? at + strlen(options[i]) : "-";
+            if (!*after || strchr("= \t", *after))
+                off = is_said(after, command[1]);
+        }
+    return off;
+}
+
 /* Warnings of possible mistakes. */
 static void warn_of_metrics(const struct tern_recipe *r)
 {
@@ -62,6 +96,11 @@ static void warn_of_metrics(const struct tern_recipe *r)
                       "steps. Values come from a bar that shows global_step, and from the lines of "
                       "NeuronX Distributed's module; {tensorboard: lightning_logs} reads what its "
                       "logger writes",
+                      r->path);
+        if (m->v[i].known && strcmp(m->v[i].known, "hf") == 0 && bar_is_off(r->workload.command))
+            tern_warn("%s: workload.metrics: hf: its values get their step from the progress bar, "
+                      "and --disable_tqdm takes that away: they are not recorded. Leave it out; or "
+                      "report_to: tensorboard and {tensorboard: DIR}",
                       r->path);
     }
 }

@@ -180,6 +180,19 @@ is "$(grep -c TERN_METRIC_FD err)" 2 "bad lines are logged once and counted"
 # A value without a certain step gets none.
 recipe unplaced 'for i in 3 2; do echo "loss=$i"; done' 1 ", metrics: [{pattern: 'loss=([0-9.]+)', names: [loss]}, lightning]"
 run tern run --check unplaced.yaml; status 0; err_has "pattern 'loss=([0-9.]+)': none of its names is 'step'"; err_has "lightning: its progress bar counts batches"
+# transformers' Trainer without its progress bar: nothing tells the step.
+barless() { # OPTION...: the check's words for a command with it
+    printf "version: 1\nname: barless\nledger: {dir: ledger}\nworkload: {command: [python3, train.py, $(printf '%s, ' "$@")--lr, 1], metrics: [hf]}\n" >barless.yaml
+    run tern run --check barless.yaml; status 0
+}
+for option in --disable_tqdm '--disable_tqdm, "True"' '--disable_tqdm=true' '--disable-tqdm, "1"' '--disable_tqdm, "False", --disable_tqdm'; do
+    barless "$option"; err_has "--disable_tqdm takes that away" "--check: hf with $option in the command gets a word"
+done
+for option in '--disable_tqdm, "False"' --disable_tqdm=no --disable_tqdm_never --tqdm; do
+    barless "$option"; ! grep -q 'takes that away' err; ok $? "--check: hf with $option in the command gets none"
+done
+sed 's/command: .*, metrics/command: [sh, -c, "python3 train.py --disable_tqdm True | tee x"], metrics/' barless.yaml >shell.yaml; run tern run --check shell.yaml
+err_has "--disable_tqdm takes that away" "--check: hf with --disable_tqdm in a shell's script gets a word"
 run tern run unplaced.yaml; status 0; err_has "workload.metrics: 2 lines that match a pattern"
 is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "lines without a step give no value"
 run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the event of lines without values"

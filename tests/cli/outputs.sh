@@ -13,21 +13,26 @@ before=$(links) sums=$(sha256sum real.tds real.html kept)
 
 # COMMAND...: refuses each; the output is its last word.
 refuses() {
-    local out
+    local out what="$1 $2"
+    [ "$2" != data ] || what="$what $3"
     for out in to-set to-page to-file dangling stdout; do
-        run "$@" $out; status 2 "$1 $2: -o $out, which is a link"; err_has "$out: is a link, which a file would replace"
+        run "$@" $out; status 2 "$what: -o $out, which is a link"; err_has "$out: is a link, which a file would replace"
     done
-    run "$@" pipe; status 2 "$1 $2: -o of a pipe"; err_has "pipe: is a device, pipe or socket"
-    run "$@" folder; status 2 "$1 $2: -o of a folder"; err_has "folder: is a folder"
-    run "$@" kept; status 2 "$1 $2: -o of another file"; err_has 'kept: exists and is no'
-    : >empty; run "$@" empty; status 2 "$1 $2: -o of an empty file"; err_has 'empty: exists and is no'
-    [ -f empty ] && [ ! -s empty ]; ok $? "$1 $2: the empty file is as it was"
-    is "$(links)" "$before" "$1 $2: the links are as they were"
-    is "$(sha256sum real.tds real.html kept)" "$sums" "$1 $2: the linked files are as they were"
-    run "$@" here/new-out; status 0 "$1 $2: a link to a folder on the way is none"; [ -f new-out ]; ok $? "$1 $2: the file is there"
-    run "$@" new-out; status 0 "$1 $2: an earlier output is replaced"; rm new-out
+    run "$@" pipe; status 2 "$what: -o of a pipe"; err_has "pipe: is a device, pipe or socket"
+    run "$@" folder; status 2 "$what: -o of a folder"; err_has "folder: is a folder"
+    run "$@" kept; status 2 "$what: -o of another file"; err_has 'kept: exists and is no'
+    : >empty; run "$@" empty; status 2 "$what: -o of an empty file"; err_has 'empty: exists and is no'
+    [ -f empty ] && [ ! -s empty ]; ok $? "$what: the empty file is as it was"
+    is "$(links)" "$before" "$what: the links are as they were"
+    is "$(sha256sum real.tds real.html kept)" "$sums" "$what: the linked files are as they were"
+    run "$@" here/new-out; status 0 "$what: a link to a folder on the way is none"; [ -f new-out ]; ok $? "$what: the file is there"
+    run "$@" new-out; status 0 "$what: an earlier output is replaced"; rm new-out
 }
 refuses tern data build --tokenizer model test.jsonl -o
+tern data build --tokenizer model --part 1/1 -o part.tds test.jsonl 2>/dev/null && tern data export data/test.tds -L 16 -o rows >/dev/null 2>&1
+ok $? "a part to merge and rows to import are there"
+refuses tern data merge part.tds -o
+refuses tern data import rows --tokenizer model -o
 refuses tern ledger report tiny -l ledger -o
 refuses tern train run.yaml --set steps=4 --set checkpoint.dir=other --profile
 cp run.yaml recipe

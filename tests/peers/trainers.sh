@@ -8,6 +8,7 @@ for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|M))'); do unset "$v"; done
 venv trainers 'torch, transformers, accelerate, lightning, rich, tensorboardX' torch transformers accelerate lightning rich tensorboardX ||
     skip_all "torch, transformers and lightning are not there and cannot be installed"
 export PATH=$VENV/bin:$PATH
+python3 -c 'from importlib.metadata import version as v; print("# tried:", ", ".join(p + " " + v(p) for p in ("transformers", "torch", "lightning", "rich")))'
 
 cat >hf.py <<'PY'
 import json, os, sys

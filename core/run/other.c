@@ -1,5 +1,6 @@
 #include "core/run/other.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -90,7 +91,8 @@ static bool ask(const struct tern_run_ids *ids, struct found *f)
         return false;
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        close(ends[0]);
+        int null = TERN_AGAIN(open("/dev/null", O_WRONLY | O_CLOEXEC));
         dup2(null, STDERR_FILENO);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent || find(ids, f) < 0)

@@ -84,7 +84,7 @@ static void become(const struct watchers *w, const char *list, size_t n, pid_t p
 {
     char *program = tern_fs_beside("tern-orphan"), nodes[40], tasks[40];
     char *name = tern_strf("--job-name=%s", w->step), *where = tern_strf("--nodelist=%s", list);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = TERN_AGAIN(open("/dev/null", O_RDWR | O_CLOEXEC));
     sigset_t none;
 
     snprintf(nodes, sizeof nodes, "--nodes=%zu", n);

@@ -5,6 +5,7 @@
 #include "cmd/ckpt/external.h"
 #include "cmd/ckpt/reshard.h"
 #include "cmd/ckpt/room.h"
+#include "cmd/ckpt/show.h"
 #include "cmd/cmd.h"
 
 #include "core/base/clock.h"
@@ -13,7 +14,6 @@
 #include "core/base/progress.h"
 #include "core/base/str.h"
 #include "core/ckpt/local.h"
-#include "core/convert/convert.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -370,90 +370,9 @@ static const struct tern_cmd mirror_cmd = {
     .run = mirror_run,
 };
 
-/* ------------------------------------------------------------------ show */
-
-static struct {
-    bool json;
-    const char *key;
-} show;
-
-static void show_arrays(const struct tern_ckpt *c)
-{
-    struct tern_ckpt_info a;
-    uint64_t bytes, total = 0;
-
-    for (size_t i = 0; i < tern_ckpt_count(c); i++) {
-        char shape[96] = "";
-        tern_ckpt_info(c, i, &a);
-        bytes = tern_ckpt_type_bytes(a.type);
-        for (int d = 0; d < a.ndim; d++) {
-            size_t n = strlen(shape);
-            snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? "x" : "", a.shape[d]);
-            bytes *= a.shape[d];
-        }
-        char *name = tern_strdup(a.name); /* as the file has it */
-        tern_str_mask(name);
-        printf("  %-5s %-16s %s\n", tern_ckpt_info_type(&a), a.ndim ? shape : "scalar", name);
-        free(name);
-        total += bytes;
-    }
-    char text[32];
-    printf("%zu arrays, %s\n", tern_ckpt_count(c), tern_str_bytes(text, sizeof text, total));
-}
-
-static int show_run(int n_args, char **args, struct tern_err *err)
-{
-    int rc = 0;
-
-    (void)n_args;
-    char *path = checkpoint(args[0], err);
-    if (!path)
-        return -1;
-    bool hf = !tern_ckpt_is_ours(path) && !tern_str_starts(tern_fs_basename(path), "step-");
-    struct tern_ckpt *c = hf ? tern_convert_open(path, show.key, err) : tern_ckpt_open(path, err);
-    free(path);
-    if (!c)
-        return -1;
-    if (show.json && hf) {
-        rc = tern_err_set(err, TERN_USAGE, "%s: was not written by tern and has no manifest",
-                          tern_ckpt_path(c));
-    } else if (show.json) {
-        rc = tern_json_print(stdout, tern_ckpt_manifest(c), err);
-    } else {
-        printf("%s\n", tern_ckpt_path(c));
-        if (!hf) {
-            printf("step %" PRIu64 ", digest %s\nmeta ", tern_ckpt_step(c), tern_ckpt_digest(c));
-            rc = tern_json_print(stdout, tern_ckpt_meta(c), err);
-        }
-        show_arrays(c);
-    }
-    tern_ckpt_close(c);
-    return rc;
-}
-
-static const struct tern_opt show_opts[] = {
-    {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print the whole manifest"},
-    {"key", 0, TERN_OPT_TEXT, "KEY", .to.text = &show.key,
-     .help = "of a file of PyTorch: what lies below this key"},
-    {0},
-};
-
-static const struct tern_cmd show_cmd = {
-    .name = "show",
-    .args = "PATH",
-    .args_min = 1,
-    .args_max = 1,
-    .summary = "show what a checkpoint holds",
-    .about = "PATH is a checkpoint, DIR/latest, DIR/best, a model folder of Hugging Face "
-             "(safetensors, pytorch_model.bin) or Meta (consolidated.00.pth), or one file of "
-             "PyTorch.",
-    .opts = show_opts,
-    .run = show_run,
-};
-
 /* ------------------------------------------------------------------ the program */
 
-static const struct tern_cmd *const verbs[] = {&ls_cmd,         &show_cmd,         &ckpt_diff_cmd,
+static const struct tern_cmd *const verbs[] = {&ls_cmd,         &ckpt_show_cmd,    &ckpt_diff_cmd,
                                                &verify_cmd,     &ckpt_du_cmd,      &ckpt_prune_cmd,
                                                &mirror_cmd,     &ckpt_export_cmd,  &ckpt_merge_cmd,
                                                &ckpt_blend_cmd, &ckpt_reshard_cmd, NULL};

@@ -93,7 +93,7 @@ other() { # WORDS FILE...
     local words=$1
     shift
     (cd other && touch "$@")
-    run tern ckpt show other; status 2 "a folder of $1 is refused"; one_line; err_has "$words"
+    run tern ckpt export other -o none; status 2 "a folder of $1 is refused"; one_line; err_has "$words"
 }
 other 'adapters alone (PEFT)' adapter_model.safetensors adapter_config.json
 other 'GGUF' model-q4.gguf

@@ -71,7 +71,7 @@ run tern ckpt merge peft --base plain -o merged-odd; status 0 "an adapter_config
 cmp -s merged/model.safetensors merged-odd/model.safetensors; ok $? "the adapters are put in as with a plain config"
 sed -i 's/"lora_alpha": 1/"lora_alpha": 1e999/' peft/adapter_config.json
 run tern ckpt merge peft --base plain -o none; status 2 "a lora_alpha beyond all numbers is refused"; one_line; err_has 'lora_alpha'
-run tern ckpt show peft; status 2; one_line; err_has 'holds adapters of PEFT (LORA)' "a folder of such adapters is not taken for a model"
+run tern ckpt export peft -o none; status 2; one_line; err_has 'holds adapters of PEFT (LORA)' "a folder of such adapters is not taken for a model"
 
 # A tokenizer's.
 mkdir tok; cp "$G/spm-bpe-800.model" tok/tokenizer.model; printf 'We the people\n' >a.txt

@@ -57,6 +57,9 @@ is "$(cat out)" "4|part|2/4
 6|part|2/4" "each checkpoint there is a part of one, with two of four shards"
 err_has "step-00000006: is one node's part (2 of 4 shards) of a local checkpoint" "the refusal explains what a part is"
 is "$(cd "local/$run_id/$node" && tern ckpt ls --json . 2>/dev/null | grep -c '"shards_here": 2')" 2 "JSON has the number of a part's shards, too"
+run tern ckpt show "local/$run_id/$node/step-00000006"; status 0 "a node's part of a checkpoint is shown"
+out_has "one node's part of a local checkpoint: 2 of 4 shards"; is "$(grep -c 'shard of rank [0-3]: not on this node' out) $(grep -c 'shard of rank [0-3]: [0-9]* arrays' out)" "2 2" "the shards of another node are named as such"
+is "$(tern ckpt show --json "local/$run_id/$node/step-00000006" | jq '[.folder[] | select(.absent)] | length')" 2 "JSON tells which files of a part are on other nodes"
 cp -a checkpoints lacking; rm lacking/step-00000006/shard-00001*; run tern ckpt ls -P -n -o step,state lacking
 has out "6|broken" "in a folder of all ranks a checkpoint that lacks a shard is broken"; rm -r lacking
 is "$(stat -c %a "local/$run_id/$node")" 700 "no other user reads them"

@@ -53,14 +53,27 @@ kill_each() { # CALL
 }
 
 fail_each fsync EIO 1 75
+fail_each fsync ENOSPC 1 75
 fail_each write ENOSPC 1 75
+fail_each write EIO 1 75
 fail_each fallocate ENOSPC 1 75
+fail_each fallocate EIO 1 75
 fail_each mkdir EDQUOT 1 75
+fail_each mkdir EIO 1 75
 fail_each renameat2 EIO 1 75
+fail_each renameat2 ENOSPC 1 75
 fail_each openat ENOSPC 1 ''
 fail_each close EIO 1 ''
 fail_each fsync EIO 3 75
 fail_each write ENOSPC 3 75
+if long; then
+    for e in EIO ENOSPC; do fail_each newfstatat $e 1 ''; done
+    fail_each mkdir ENOSPC 1 75
+    fail_each openat EIO 1 ''
+    fail_each close ENOSPC 1 ''
+    fail_each fsync ENOSPC 3 75
+    fail_each write EIO 3 75
+fi
 kill_each write
 kill_each fsync
 kill_each openat

@@ -4,11 +4,14 @@
  *                                 those alone whose path has its text; partners' copies, too
  *     TEST_MKDIRS=1               makers of temporary folders wait likewise
  *     TEST_FULL=WORD              no room for a shard whose path has the word
+ *     TEST_FAILS=CALL:ERROR:WORD,...
+ *                                 a write, fsync, mkdir or rename fails with EIO or ENOSPC, where
+ *                                 the path (of a rename the new one) has the word, or ends in WORD$
  *     TEST_NO_STAGING=1           one rank gets no memory for its staging
  *     TEST_FOLDS=1                the nice of each process that folds run.db, a line each in
  *                                 $TEST_MARKS/folds
  *     TEST_STOP=STAGE:SSSSSSSS:R  rank R stops for good at a stage of the save of that step, and
- * its pid is in $TEST_MARKS/at
+ *                                 its pid is in $TEST_MARKS/at
  *
  * Stages: copy (in the middle; SSSSSSSS is the how-manieth save, from 2 on), write (in the middle),
  * fsync (before it), named (before the rename), renamed (behind it), pruned (before the shard of
@@ -125,8 +128,35 @@ static void wait_while_held(const char *path)
         usleep(10000);
 }
 
+/* Shall `call` of `path` fail?  Then errno is set. */
+static bool fails(const char *call, const char *path)
+{
+    char *list = strdup(getenv("TEST_FAILS") ? getenv("TEST_FAILS") : ""), *save = NULL;
+    bool is = false;
+
+    for (char *row = strtok_r(list, ",", &save); row && !is; row = strtok_r(NULL, ",", &save)) {
+        char name[16], error[16], word[256];
+        if (sscanf(row, "%15[^:]:%15[^:]:%255s", name, error, word) != 3 || strcmp(name, call) != 0)
+            continue;
+        const size_t len = strlen(word), all = strlen(path);
+        const bool end = word[len - 1] == '$';
+        if (end)
+            word[len - 1] = '\0';
+        is = end ? all >= len && strcmp(path + all - len + 1, word) == 0
+                 : strstr(path, word) != NULL;
+        if (is)
+            errno = strcmp(error, "EIO") == 0 ? EIO : ENOSPC;
+    }
+    const int kept = errno;
+    free(list);
+    errno = kept;
+    return is;
+}
+
 int mkdir(const char *path, mode_t mode)
 {
+    if (fails("mkdir", path))
+        return -1;
     if (strstr(path, ".tmp-") && getenv("TEST_MKDIRS"))
         wait_while_held(path);
     return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
@@ -158,6 +188,8 @@ ssize_t write(int fd, const void *data, size_t n)
 
     if (getenv("TEST_STOP") && strstr(path_of(fd, path), "/shard-") && ++parts == 3)
         pass("write", path, 0);
+    if (getenv("TEST_FAILS") && fails("write", path_of(fd, path)))
+        return -1;
     return syscall(SYS_write, fd, data, n);
 }
 
@@ -167,6 +199,8 @@ int fsync(int fd)
 
     if (getenv("TEST_STOP") && strstr(path_of(fd, path), "/shard-"))
         pass("fsync", path, 0);
+    if (getenv("TEST_FAILS") && fails("fsync", path_of(fd, path)))
+        return -1;
     return (int)syscall(SYS_fsync, fd);
 }
 
@@ -177,6 +211,8 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
 
     if (named)
         pass("named", name, 0);
+    if (named && fails("rename", to))
+        return -1;
     const int rc = (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
     if (named && rc == 0)
         pass("renamed", name, 0);

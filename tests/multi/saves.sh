@@ -188,6 +188,29 @@ for async in true false; do
     is "$(ls checkpoints | grep '^step-' | tail -1)" step-00000006 "async $async: what was published before stays, and nothing else"
     rm -rf checkpoints
 done
+# Every other save fails at another call: training goes on after each.
+fails_at() { # FIRST SECOND ASYNC: errors of the calls in turn
+    local e=$1 f=$2 async=$3 d=step-000000 n failed list
+    n=errors-$e-$async
+    TEST_FAILS=write:$e:${d}04.tmp-1/shard-00001,fsync:$f:${d}08.tmp-1/shard-00000,mkdir:$e:${d}12.tmp-1,write:$f:${d}16.tmp-1/manifest.json,rename:$e:/${d}20,fsync:$e:${d}24.tmp-1$ \
+        begin "$n" --set steps=26 --set checkpoint.every=2 --set checkpoint.keep=99 --set checkpoint.async="$async"
+    ended; status 0 "$e and $f in turn, async $async: checkpoints that cannot be written end no run"
+    is "$(published "$n")" "2 6 10 14 18 22 26 " "$e and $f in turn, async $async: each save behind a failed one is published"
+    failed=$(sql "$n" "select text from event where kind = 'save_failed'")
+    list=$(echo "$failed" | sed -n 's/^step \([0-9]*\) was not saved.*: \(Input\/output error\|No space left on device\).*/\1 \2/p')
+    is "$(echo "$list" | sed 's/Input.*/EIO/; s/No space.*/ENOSPC/' | tr '\n' ' ')" "4 $e 8 $f 12 $e 16 $f 20 $e 24 $e " "$e and $f in turn, async $async: the ledger has each failed save and its cause" || echo "$failed" | sed 's/^/# /'
+    run tern ckpt verify --full checkpoints; status 0 "$e and $f in turn, async $async: what is published has the bytes that it should"
+    is "$(ls -A checkpoints | grep -c '^step-') $(ls -A checkpoints | grep -c -e tmp -e trash)" "7 0" "$e and $f in turn, async $async: nothing is left of saves that failed" || ls -A checkpoints
+    tiny_digests >of-errors; rm -rf checkpoints
+}
+fails_at EIO ENOSPC true
+if long; then
+    tern run run.yaml --ranks 2 --set ledger.dir=whole --set steps=26 --set checkpoint.every=0 >out 2>err
+    tiny_digests >of-whole; rm -rf checkpoints
+    cmp -s of-errors of-whole; ok $? "after six failed saves the last one has the weights of a run without a failure"
+    for async in true false; do fails_at ENOSPC EIO $async; done
+    fails_at EIO ENOSPC false
+fi
 # Storage that takes no checkpoint at all ends the run, before it has computed much in vain.
 for async in true $(long && echo false); do
     TEST_FULL=.tmp-1/shard-00001 begin seven-$async --set steps=1000 --set checkpoint.every=2 --set checkpoint.async=$async --set launch.restarts=0

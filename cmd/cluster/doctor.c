@@ -6,7 +6,9 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/doctor/doctor.h"
+#include "core/recipe/recipe.h"
 #include "core/site/site.h"
+#include "core/store/store.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@
 enum { UNKNOWN = 4 };
 
 static bool as_json, this_node;
-static const char *node_list, *ledger, *config, *plugstack, *plugin_dir, *tmp_dir, *probe;
+static const char *node_list, *ledger, *recipe, *config, *plugstack, *plugin_dir, *tmp_dir, *probe;
 static double timeout = 30;
 
 static const struct tern_opt opts[] = {
@@ -26,6 +28,8 @@ static const struct tern_opt opts[] = {
      .help = "these nodes alone, as Slurm writes them: trn1-[1-4]"},
     {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &ledger,
      .help = "shared folder to try; default: the site's ledger.dir"},
+    {"recipe", 0, TERN_OPT_TEXT, "FILE", .to.text = &recipe,
+     .help = "a run's: on Lustre, look at its checkpoint.dir and folders of token sets, too"},
     {"config", 0, TERN_OPT_TEXT, "FILE", .env = "TERN_CONFIG", .to.text = &config,
      .help = "site settings; default: /etc/tern/tern.yaml"},
     {"timeout", 0, TERN_OPT_REAL, "SECONDS", "30", .to.real = &timeout,
@@ -165,6 +169,32 @@ static char *find_ledger(void)
     return dir;
 }
 
+static void check_sets(const struct tern_recipe_sets *s, struct tern_doctor_facts *facts)
+{
+    char *last = NULL; /* sets often lie in one folder */
+
+    for (size_t i = 0; i < s->n; i++) {
+        char *dir = tern_store_is(s->sets[i].path) ? NULL : tern_fs_dirname(s->sets[i].path);
+        if (dir && (!last || strcmp(last, dir) != 0))
+            tern_doctor_check_stripes(dir, facts);
+        if (dir) {
+            free(last);
+            last = dir;
+        }
+    }
+    free(last);
+}
+
+/* The folders of a run that hold large files. */
+static void check_folders(const struct tern_recipe *r, struct tern_doctor_facts *facts)
+{
+    if (r->checkpoint.dir)
+        tern_doctor_check_stripes(r->checkpoint.dir, facts);
+    for (size_t i = 0; i < r->data.n_stages; i++)
+        check_sets(&r->data.stages[i].train, facts);
+    check_sets(&r->data.held_out, facts);
+}
+
 static volatile sig_atomic_t stop;
 
 static void on_signal(int sig)
@@ -182,22 +212,12 @@ static void catch_signals(void)
     sigaction(SIGHUP, &sa, NULL);
 }
 
-static int run(int n, char **args, struct tern_err *err)
+/* The whole cluster, and the folders of recipe `r`; NULL: of none. */
+static int look(const struct tern_recipe *r, struct tern_err *err)
 {
-    const struct tern_doctor_gather_options local = {
-        .plugstack = plugstack, .plugin_dir = plugin_dir, .tmp_fs = tmp_dir, .probe = probe};
     struct tern_slurm_about *about = NULL;
     struct tern_doctor_facts facts = {0};
 
-    (void)n, (void)args;
-    if (config && setenv("TERN_CONFIG", config, 1) < 0)
-        return tern_err_sys(err, "--config");
-    if (!(timeout >= 1 && timeout <= 3600))
-        return tern_err_set(err, TERN_USAGE, "--timeout: 1 to 3600 seconds are allowed");
-    if (this_node) {
-        tern_doctor_gather(&local, put_line, NULL);
-        return 0;
-    }
     if (tern_slurm_about_load(&about, err) < 0)
         return tern_err_prefix(err, "Is slurmctld up, and is this one of its machines?");
     char *exe = tern_fs_self();
@@ -210,12 +230,36 @@ static int run(int n, char **args, struct tern_err *err)
         .program = exe, .nodes = node_list, .ledger = dir, .timeout_s = timeout, .stop = &stop};
     catch_signals();
     int rc = tern_doctor_collect(&o, about, &facts, err);
+    if (rc == 0 && r)
+        check_folders(r, &facts);
     if (rc == 0)
         rc = report(about, &facts, err);
     tern_doctor_facts_free(&facts);
     tern_slurm_about_free(about);
     free(exe);
     free(dir);
+    return rc;
+}
+
+static int run(int n, char **args, struct tern_err *err)
+{
+    const struct tern_doctor_gather_options local = {
+        .plugstack = plugstack, .plugin_dir = plugin_dir, .tmp_fs = tmp_dir, .probe = probe};
+
+    (void)n, (void)args;
+    if (config && setenv("TERN_CONFIG", config, 1) < 0)
+        return tern_err_sys(err, "--config");
+    if (!(timeout >= 1 && timeout <= 3600))
+        return tern_err_set(err, TERN_USAGE, "--timeout: 1 to 3600 seconds are allowed");
+    if (this_node) {
+        tern_doctor_gather(&local, put_line, NULL);
+        return 0;
+    }
+    struct tern_recipe *r = recipe ? tern_recipe_load(recipe, NULL, 0, err) : NULL;
+    if (recipe && !r)
+        return -1;
+    int rc = look(r, err);
+    tern_recipe_free(r);
     return rc;
 }
 
@@ -232,6 +276,7 @@ const struct tern_cmd doctor_cmd = {
              "(inside a job: its own) answered and nothing is an error; warnings are none. 1: an "
              "error. 4: no error, but nodes that are busy or down were not checked.",
     .examples = "  tern cluster doctor\n"
+                "  tern cluster doctor --recipe run.yaml\n"
                 "  tern cluster doctor -w trn1-[1-4] --ledger /fsx/ledger --json\n"
                 "  tern cluster exec trn1-4 -- tern cluster doctor\n",
     .opts = opts,

@@ -310,14 +310,18 @@ static void collect_all(struct collector *a, char **ask, const char **partition,
     free(group);
 }
 
-static void check_stripes(const char *dir, struct tern_doctor_facts *facts)
+void tern_doctor_check_stripes(const char *dir, struct tern_doctor_facts *facts)
 {
     char text[TERN_DOCTOR_VALUE];
 
     snprintf(text, sizeof text, "%.400s: a new file there lies on one of Lustre's storage targets",
              dir);
+    for (size_t i = 0; i < facts->n; i++)
+        if (strcmp(facts->fact[i].key, "storage-stripes") == 0 &&
+            strcmp(facts->fact[i].value, text) == 0)
+            return;
     if (tern_lustre_stripes(dir) == 1)
-        tern_doctor_facts_add(facts, "", "storage-stripes-error", text);
+        tern_doctor_facts_add(facts, "", "storage-stripes", text);
 }
 
 int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
@@ -350,7 +354,7 @@ int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_s
         }
     }
     if (o->ledger) {
-        check_stripes(o->ledger, facts);
+        tern_doctor_check_stripes(o->ledger, facts);
         tern_doctor_facts_add(facts, "", "ledger", o->ledger);
         tern_ledger_check_permissions(o->ledger, put_local, facts);
         if (tern_doctor_probe_open(&probe, o->ledger, &why) < 0)

@@ -67,6 +67,10 @@ struct tern_doctor_options {
 int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
                         struct tern_doctor_facts *facts, struct tern_err *err);
 
+/* A fact where large files that will be made in `dir` would lie on one storage target of Lustre;
+ * one for a folder.  None for a folder that is not there yet: tern spreads those that it makes. */
+void tern_doctor_check_stripes(const char *dir, struct tern_doctor_facts *facts);
+
 /* ------------------------------------------------------------------ findings */
 
 struct tern_doctor_finding {

@@ -397,8 +397,8 @@ static void rule_storage_atomic(struct tern_rules_case *c)
     }
 }
 
-/* tern_ledger_check_permissions may give several facts with the name of one rule. */
-static void rule_ledger(struct tern_rules_case *c)
+/* Several facts may have the name of one rule: of runs in a ledger, of folders. */
+static void rule_each(struct tern_rules_case *c)
 {
     for (size_t i = 0; fact(c, c->rule->id) && i < facts(c)->n; i++) {
         const struct tern_doctor_fact *f = &facts(c)->fact[i];
@@ -566,17 +566,17 @@ const struct tern_rule tern_doctor_rules[] = {
      "Use a file system with POSIX semantics for ledger and checkpoints (Lustre, NFSv4, GPFS)."},
     {"storage-locks", WARN, NODE, rule_storage_locks, "locks hold between nodes",
      "tern needs no locks there; other tools may (Lustre: mount with flock; NFS: without nolock)."},
-    {"storage-stripes", WARN, LOCAL, rule_error,
+    {"storage-stripes", WARN, LOCAL, rule_each,
      "on Lustre, large files are spread over several storage targets",
      "lfs setstripe -E 100M -c 1 -E -1 -c 8 DIR, before files are made there. tern does it for its "
      "users' own checkpoint.dir and folders of token sets."},
-    {"ledger-open", WARN, SENT, rule_ledger, "private runs are not in a ledger that others read",
+    {"ledger-open", WARN, SENT, rule_each, "private runs are not in a ledger that others read",
      "Its user folds it anew, or makes it theirs: tern ledger fold, chmod go-r."},
-    {"ledger-others", WARN, SENT, rule_ledger, "a user's runs are that user's alone to write",
+    {"ledger-others", WARN, SENT, rule_each, "a user's runs are that user's alone to write",
      "chmod go-w."},
-    {"ledger-taken", ERROR, SENT, rule_ledger, "a user's folder in the ledger is that user's",
+    {"ledger-taken", ERROR, SENT, rule_each, "a user's folder in the ledger is that user's",
      "Remove it, or give it to its user (chown)."},
-    {"ledger-sticky", WARN, SENT, rule_ledger, "the ledger's shared folder is sticky", "chmod +t."},
+    {"ledger-sticky", WARN, SENT, rule_each, "the ledger's shared folder is sticky", "chmod +t."},
     {"conf-requeue", INFO, CLUSTER, rule_conf_requeue, "Slurm queues a job again by itself",
      "JobRequeue=1, or sbatch --requeue (tern submit does)."},
     {"conf-return", INFO, CLUSTER, rule_conf_return, "a node that came back is used again",

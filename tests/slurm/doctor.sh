@@ -3,6 +3,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/pmix.sh"
+. "$ROOT/tests/lib/lustre.sh"
 so=${TERN_BUILD:-$ROOT/build}/plugins/tern_spank.so
 [ "$(ulimit -n)" = unlimited ] || [ "$(ulimit -n)" -ge 4096 ] || ulimit -n 4096 2>/dev/null || skip_all "no more than $(ulimit -n) files may be opened here"
 unset OPENBLAS_CORETYPE TERN_LEDGER TERN_CONFIG
@@ -94,6 +95,26 @@ run tern cluster exec $CLUSTER -- sh -c 'mkdir -m 777 /fsx/shared && mkdir -p /f
 doctor --ledger /fsx/shared; finds warning ledger-open '\(here\)' "a catalogue that tells of a private run"
 finds error ledger-taken '\(here\)' "a user's folder that is another's"; finds warning ledger-sticky '\(here\)' "a folder for all that is not sticky"
 run tern cluster exec $CLUSTER -- rm -r /fsx/shared
+# A recipe's folders on Lustre.
+if [ -z "${TERN_SANITIZE-}" ]; then # whose library must come before ours
+    lustre_make; mkdir -p ck-lustre sets-lustre held
+    cat >run.yaml <<'Y'
+version: 1
+name: stripes
+model: {config: model/config.json, tokenizer: model}
+data: {train: [{path: sets-lustre/a.tds}, {path: "s3://bucket/lustre/b.tds"}, {path: sets-lustre/c.tds}], held_out: [{name: held, path: held/d.tds}]}
+batch: {global: 8, micro: 2, seq_len: 32}
+steps: 8
+optimizer: {lr: 1.0e-3}
+schedule: {kind: constant, warmup: 2}
+checkpoint: {dir: ck-lustre, every: 2}
+Y
+    on "${lustre[@]}" tern cluster doctor --recipe "$WORK/run.yaml"; status 0 "folders of one stripe are a warning, no error"
+    is "$(grep -c '^warning *storage-stripes' out)" 2 "a warning for each folder of one stripe" || sed 's/^/# /' out err
+    out_has "$WORK/ck-lustre: a new file there lies on one of Lustre's storage targets" "doctor looks at a recipe's checkpoint.dir"
+    out_has "$WORK/sets-lustre: a new file there" "doctor looks at the folder of a recipe's token sets"
+fi
+on tern cluster doctor --recipe none.yaml; status 2 "doctor refuses a recipe that is not there"; one_line
 run bash -c 'ulimit -n 512; exec tern cluster exec '$CLUSTER' -- tern cluster doctor'; finds warning limit-nofile '\(here\),trn1-st-trn1-\[1-4\]' "a limit of 512 open files"
 on env TERN_FABRIC_MODE=tagged tern cluster doctor; finds info fabric-tagged '\(here\),trn1-st-trn1-\[1-4\]' "messages without proof of their sender"; out_has unauthenticated
 on env OPENBLAS_CORETYPE=Prescott tern cluster doctor

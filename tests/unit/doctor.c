@@ -168,7 +168,7 @@ static void test_judge(void)
     one("probe-token", "other", "error storage-shared n2");
     one("probe-error", "cannot write there", "error storage-write n2");
     one_here("storage-write-error", "cannot make a folder", "error storage-write");
-    one_here("storage-stripes-error", "/fsx: one", "warning storage-stripes");
+    one_here("storage-stripes", "/fsx: one", "warning storage-stripes");
     one("probe-seen", "no", "error storage-late n2");
     one("probe-flock", "free", "warning storage-locks n2");
     one("probe-fcntl", "refused: No locks available", "warning storage-locks n2");

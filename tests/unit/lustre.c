@@ -93,6 +93,48 @@ static void spreading(void)
     ok(tern_lustre_stripes("lustre") == 0, "without lfs no stripe count is known");
 }
 
+/* Doctor's findings of this rule, each on a line. */
+static const char *found(const struct tern_doctor_facts *facts)
+{
+    static char lines[2000];
+    const struct tern_slurm_about about = {.version = "24.11.0", .return_to_service = 2};
+    struct tern_doctor_findings f = {0};
+    size_t at = 0;
+
+    lines[0] = '\0';
+    tern_doctor_judge(&about, facts, &f);
+    for (size_t i = 0; i < f.n; i++)
+        if (strcmp(f.v[i].id, "storage-stripes") == 0)
+            at += (size_t)snprintf(lines + at, sizeof lines - at, "%s %s\n",
+                                   tern_doctor_severity_name(f.v[i].severity), f.v[i].what);
+    tern_doctor_findings_free(&f);
+    return lines;
+}
+
+static void doctors_warning(void)
+{
+    struct tern_doctor_facts facts = {0};
+
+    lfs("1\\n", ".");
+    tern_doctor_check_stripes("disk", &facts);
+    tern_doctor_check_stripes("lustre-none", &facts);
+    is(found(&facts), "",
+       "doctor is silent about other file systems and folders that are not there");
+    tern_doctor_check_stripes("lustre", &facts);
+    tern_doctor_check_stripes("lustre-sets", &facts);
+    tern_doctor_check_stripes("lustre", &facts);
+    is(found(&facts),
+       "warning lustre: a new file there lies on one of Lustre's storage targets\n"
+       "warning lustre-sets: a new file there lies on one of Lustre's storage targets\n",
+       "doctor warns of each folder of one stripe, once");
+    tern_doctor_facts_free(&facts);
+    facts = (struct tern_doctor_facts){0};
+    lfs("4\\n", ".");
+    tern_doctor_check_stripes("lustre", &facts);
+    is(found(&facts), "", "doctor is silent about a folder of several stripes");
+    tern_doctor_facts_free(&facts);
+}
+
 static void token_sets(void)
 {
     const struct tern_data_set_kind kind = {.n_vocab = 100, .eos = 1};
@@ -110,12 +152,13 @@ int main(void)
     char dir[] = "/tmp/tern-unit-stripes-XXXXXX";
 
     if (!mkdtemp(dir) || chdir(dir) < 0 || mkdir("disk", 0755) < 0 || mkdir("lustre", 0755) < 0 ||
-        mkdir("bin", 0755) < 0)
+        mkdir("lustre-sets", 0755) < 0 || mkdir("bin", 0755) < 0)
         return 1;
     char *path = tern_strf("%s/bin:/usr/bin:/bin", dir);
     setenv("PATH", path, 1);
     free(path);
     spreading();
+    doctors_warning();
     token_sets();
     if (chdir("/") == 0)
         tern_fs_remove_tree(dir, NULL);

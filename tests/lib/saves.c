@@ -5,8 +5,9 @@
  *     TEST_MKDIRS=1               makers of temporary folders wait likewise
  *     TEST_FULL=WORD              no room for a shard whose path has the word
  *     TEST_FAILS=CALL:ERROR:WORD,...
- *                                 a write, fsync, mkdir or rename fails with EIO or ENOSPC, where
- *                                 the path (of a rename the new one) has the word, or ends in WORD$
+ *                                 a write, fsync, mkdir or rename fails with EIO, ENOSPC or
+ *                                 EDQUOT, where the path (of a rename the new one) has the word, or
+ *                                 ends in WORD$
  *     TEST_NO_STAGING=1           one rank gets no memory for its staging
  *     TEST_FOLDS=1                the nice of each process that folds run.db, a line each in
  *                                 $TEST_MARKS/folds
@@ -145,7 +146,9 @@ static bool fails(const char *call, const char *path)
         is = end ? all >= len && strcmp(path + all - len + 1, word) == 0
                  : strstr(path, word) != NULL;
         if (is)
-            errno = strcmp(error, "EIO") == 0 ? EIO : ENOSPC;
+            errno = strcmp(error, "EIO") == 0      ? EIO
+                    : strcmp(error, "EDQUOT") == 0 ? EDQUOT
+                                                   : ENOSPC;
     }
     const int kept = errno;
     free(list);

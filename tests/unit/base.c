@@ -495,10 +495,16 @@ static void test_listen(void)
 /* Which failures may pass, by errno. */
 static void test_codes(void)
 {
+    struct tern_err full = {0};
     static const int passing[] = {ENOSPC, EDQUOT, ESTALE, EINTR, EMFILE, ENFILE, EAGAIN, EIO};
     static const int named[] = {ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG};
     bool good = true;
 
+    errno = EDQUOT;
+    tern_err_sys(&full, "shard");
+    is(full.text,
+       "shard: Disk quota exceeded (`quota -s`, on Lustre `lfs quota -h DIR`, shows whose)",
+       "a full quota is told with the commands that show it");
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++) {
         struct tern_err e = {0};
         errno = passing[i];

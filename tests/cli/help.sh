@@ -82,6 +82,9 @@ if [ -e "$ROOT/README.md" ]; then
         n=$(awk -v d="## $door" '$0 == d {on = 1} /^## / && $0 != d {on = 0} on' readme | wc -l)
         [ "$n" -gt 5 ] && [ "$n" -le 40 ]; ok $? "README: door '$door' has at most 40 lines" || echo "# $n"
     done
+    for words in 'data build -t' 'ckpt export checkpoints/latest -o' 'ckpt merge lora/latest -o' 'ckpt export [a-z]* --to nxd --tensor' 'ckpt export [a-z]* --from nxd --config'; do
+        sed -n '/^## A run of your own/,/^## Your/p' readme | grep -qE "^    tern $words"; ok $? "README: the researcher's door has a command tern $words"
+    done
     # Its recipes and settings have no key that tern does not know.
     awk '/^```yaml/ {n++; on = 1; next} /^```/ {on = 0} on {print >"readme-" n ".yaml"}' readme
     for file in readme-*.yaml; do

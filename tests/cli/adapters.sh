@@ -83,6 +83,8 @@ while IFS='|' read -r change words; do
 done <<'E'
 .init_lora_weights = "pissa_niter_16"|init_lora_weights is pissa_niter_16
 .init_lora_weights = "olora"|a changed base
+.init_lora_weights = "corda"|init_lora_weights is corda: these adapters belong to a changed base
+.init_lora_weights = "lora_ga"|init_lora_weights is lora_ga: these adapters belong to a changed base
 .layer_replication = [[0, 2]]|layer_replication
 .target_parameters = ["x"]|target_parameters
 .trainable_token_indices = [1]|trainable_token_indices

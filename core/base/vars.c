@@ -10,7 +10,7 @@ const struct tern_var tern_vars[] = {
      "largest node of any counts."},
     {"TERN_BF16_UNIT", "",
      "The unit that multiplies numbers of bf16: avx512_bf16, or fp32, which every CPU has; else "
-     "the best that this CPU has. Each has its own bits."},
+     "the faster one of this CPU, by a table (`tern help precision`). Each has its own bits."},
     {"TERN_BLAS", "",
      "The OpenBLAS to compute with, a path or a library's name. Else its OpenMP build under its "
      "name in Debian, Fedora or SUSE, or any other build."},

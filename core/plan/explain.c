@@ -28,6 +28,24 @@ static void print_model(const struct tern_recipe *r, const struct tern_model_con
     tern_buf_puts(to, "\n");
 }
 
+/* What computes, on the machine that is asked: nodes of another kind have other kernels. */
+static void print_compute(const struct tern_recipe *r, struct tern_buf *to)
+{
+    bool bf16 = r->precision == TERN_PRECISION_BF16;
+
+    if (bf16)
+        tern_buf_printf(to, "precision: parameters and activations in bf16%s\n",
+                        tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
+                                            : "; adapters, their gradients and moments in fp32");
+    tern_buf_printf(to, "kernels: %s; unit of the products: %s (of the machine that says this)\n",
+                    tern_tensor_kernels_expected(),
+                    bf16 ? tern_tensor_bf16_unit_expected() : "fp32");
+    if (bf16)
+        tern_buf_printf(to, "%s\n", tern_tensor_bf16_describe());
+    tern_buf_puts(to, "limit of mfu: the unit's rate in the trainer's own matrix product, measured "
+                      "as an attempt begins\n");
+}
+
 static void print_layout(const struct tern_recipe *r, const struct tern_plan_rank *p, int64_t ranks,
                          struct tern_buf *to)
 {
@@ -205,12 +223,7 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
         tern_model_place_check(c, &p.place, r->path, err) < 0)
         return -1;
     print_model(r, c, &p.adapters, to);
-    if (r->precision == TERN_PRECISION_BF16)
-        tern_buf_printf(to, "precision: parameters and activations in bf16%s\n",
-                        tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
-                                            : "; adapters, their gradients and moments in fp32");
-    if (r->precision == TERN_PRECISION_BF16)
-        tern_buf_printf(to, "%s (of the machine that says this)\n", tern_tensor_bf16_describe());
+    print_compute(r, to);
     print_layout(r, &p, ranks, to);
     if (print_traffic(r, c, &p, to, err) < 0)
         return -1;

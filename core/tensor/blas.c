@@ -264,7 +264,7 @@ uint64_t tern_tensor_room_bytes(int threads, bool half)
         ours = own != NULL;
     bool theirs = !ours || cpu != TERN_TENSOR_CPU_AVX512;
 
-    ours = ours || (half && tern_tensor_bf16_expected());
+    ours = ours || (half && strcmp(tern_tensor_bf16_unit_expected(), "fp32") != 0);
     return (uint64_t)threads * ((ours ? OWN_BYTES : 0) + (theirs ? BLAS_BYTES : 0) +
                                 (theirs && half ? PIECE * PIECE * sizeof(tern_real) : 0));
 }

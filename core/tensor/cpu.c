@@ -18,13 +18,21 @@ enum tern_tensor_cpu tern_tensor_cpu(void)
     return TERN_TENSOR_CPU_PLAIN;
 }
 
-bool tern_tensor_cpu_bf16(void)
+static struct tern_tensor_cpu_id ask(void)
 {
+    struct tern_tensor_cpu_id id = {"", 0, false};
     unsigned eax, ebx, ecx, edx;
 
+    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
+        const unsigned vendor[] = {ebx, edx, ecx};
+        memcpy(id.vendor, vendor, sizeof vendor);
+    }
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+        id.signature = eax;
     /* By the bit itself: older compilers have no name for it. */
-    return tern_tensor_cpu() == TERN_TENSOR_CPU_AVX512 &&
-           __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+    id.bf16 = tern_tensor_cpu() == TERN_TENSOR_CPU_AVX512 &&
+              __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+    return id;
 }
 
 /* Intel's from Haswell to Rocket Lake and AMD's Zen 1 to 3 (OpenBLAS's driver/others/dynamic.c). */
@@ -34,13 +42,13 @@ bool tern_tensor_cpu_well_known(void)
                                           0x55, 0x56, 0x5e, 0x66, 0x6a, 0x6c, 0x7d, 0x7e,
                                           0x8c, 0x8d, 0x8e, 0x9e, 0xa5, 0xa6, 0xa7};
     unsigned eax, ebx, ecx, edx;
+    int family, model;
 
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
         return false;
-    unsigned family = (eax >> 8 & 15) + ((eax >> 8 & 15) == 15 ? eax >> 20 & 255 : 0);
-    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    tern_tensor_cpu_family(eax, &family, &model);
     if (family == 6)
-        return memchr(intel, (int)model, sizeof(intel)) != NULL;
+        return memchr(intel, model, sizeof(intel)) != NULL;
     return (family == 0x17 || family == 0x19) && tern_tensor_cpu() < TERN_TENSOR_CPU_AVX512;
 }
 #else
@@ -49,9 +57,9 @@ enum tern_tensor_cpu tern_tensor_cpu(void)
     return TERN_TENSOR_CPU_PLAIN;
 }
 
-bool tern_tensor_cpu_bf16(void)
+static struct tern_tensor_cpu_id ask(void)
 {
-    return false;
+    return (struct tern_tensor_cpu_id){"", 0, false};
 }
 
 bool tern_tensor_cpu_well_known(void)
@@ -59,3 +67,27 @@ bool tern_tensor_cpu_well_known(void)
     return false;
 }
 #endif
+
+static const struct tern_tensor_cpu_id *pretended;
+
+void tern_tensor_cpu_pretend(const struct tern_tensor_cpu_id *id)
+{
+    pretended = id;
+}
+
+struct tern_tensor_cpu_id tern_tensor_cpu_id(void)
+{
+    return pretended ? *pretended : ask();
+}
+
+void tern_tensor_cpu_family(unsigned signature, int *ret_family, int *ret_model)
+{
+    unsigned family = signature >> 8 & 15, model = signature >> 4 & 15;
+
+    if (family == 6 || family == 15)
+        model |= signature >> 12 & 0xf0;
+    if (family == 15)
+        family += signature >> 20 & 255;
+    *ret_family = (int)family;
+    *ret_model = (int)model;
+}

@@ -81,8 +81,22 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 /* The vectors that the CPU and the system allow. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
-/* Does it multiply pairs of bf16 (AVX512_BF16)? */
-bool tern_tensor_cpu_bf16(void);
+
+/* A CPU as CPUID describes it. */
+struct tern_tensor_cpu_id {
+    char vendor[13];    /* "AuthenticAMD", "GenuineIntel"; empty: not x86-64 */
+    unsigned signature; /* eax of leaf 1: family and model, as tern_tensor_cpu_family reads them */
+    bool bf16;          /* AVX512_BF16 (pairs of bf16 are multiplied), usable beside AVX-512 */
+};
+
+/* This process's CPU, or the one that a test pretends; NULL ends that.  `id` stays the caller's,
+ * and no product may be made on a CPU that is pretended. */
+struct tern_tensor_cpu_id tern_tensor_cpu_id(void);
+void tern_tensor_cpu_pretend(const struct tern_tensor_cpu_id *id);
+/* Family and model of a signature, extended parts included (Intel 64 and IA-32 Architectures
+ * Software Developer's Manual, volume 2, CPUID). */
+void tern_tensor_cpu_family(unsigned signature, int *ret_family, int *ret_model);
+
 /* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be loaded, which takes
  * 20 ms. */
 bool tern_tensor_cpu_well_known(void);
@@ -128,10 +142,8 @@ extern const struct tern_tensor_products tern_tensor_products_bf16;
 
 /* The unit for bf16, and NULL where products of bf16 are made as all others. */
 extern const struct tern_tensor_products *tern_tensor_pairs;
-/* Choose it: by TERN_BF16_UNIT, else the best. */
+/* Choose it: by TERN_BF16_UNIT, else the faster one. */
 int tern_tensor_bf16_start(struct tern_err *err);
-/* Will there be one?  Needs no start. */
-bool tern_tensor_bf16_expected(void);
 
 /* This thread's room for packed operands, of at least so many bytes, aligned for huge pages; the
  * next call may move it.  It goes with the thread.  NULL: no memory. */

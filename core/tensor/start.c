@@ -29,16 +29,21 @@ const char *tern_tensor_describe(void)
     return description;
 }
 
+static const struct tern_tensor_kernels *const all[] = {
+    [TERN_TENSOR_CPU_PLAIN] = &tern_tensor_kernels_plain,
+#ifdef __x86_64__
+    [TERN_TENSOR_CPU_AVX2] = &tern_tensor_kernels_avx2,
+    [TERN_TENSOR_CPU_AVX512] = &tern_tensor_kernels_avx512,
+#endif
+};
+
+const char *tern_tensor_kernels_expected(void)
+{
+    return all[tern_tensor_cpu()]->name;
+}
+
 int tern_tensor_kernels_use(const char *name)
 {
-    static const struct tern_tensor_kernels *const all[] = {
-        [TERN_TENSOR_CPU_PLAIN] = &tern_tensor_kernels_plain,
-#ifdef __x86_64__
-        [TERN_TENSOR_CPU_AVX2] = &tern_tensor_kernels_avx2,
-        [TERN_TENSOR_CPU_AVX512] = &tern_tensor_kernels_avx512,
-#endif
-    };
-
     for (int i = 0; i <= (int)tern_tensor_cpu(); i++)
         if (!name || strcmp(all[i]->name, name) == 0)
             tern_tensor_k = all[i];

@@ -63,6 +63,8 @@ const char *tern_tensor_describe(void);
  * not every release knows. */
 const char *tern_tensor_blas_advice(char *ret_taken_for, size_t size);
 
+/* The name of the kernels that start takes (tern_tensor_kernels).  Needs no start. */
+const char *tern_tensor_kernels_expected(void);
 /* For tests: take the named kernels instead.  -1 when this CPU lacks them. */
 int tern_tensor_kernels_use(const char *name);
 /* For tests and benchmarks: products by "avx512" or "avx2" (ours) or "openblas".  NULL chooses as
@@ -77,11 +79,12 @@ int tern_tensor_gemm_use(const char *name);
 const char *tern_tensor_bf16_unit(void);
 /* Is it a unit that rounds what it multiplies?  Else the caller does. */
 bool tern_tensor_bf16_rounds(void);
-/* Take the named unit, or the best one: NULL, as start does, unless TERN_BF16_UNIT names one.
- * -1 when this CPU or build lacks it. */
+/* Take the named unit, or with NULL the faster one, as start does, unless TERN_BF16_UNIT names one:
+ * a table of CPUs in unit.c decides.  -1 when this CPU or build lacks it. */
 int tern_tensor_bf16_use(const char *name);
-/* The unit that start takes, with the reason where it is not the best, for the log.  Needs no
- * start. */
+/* The unit that start takes.  Needs no start. */
+const char *tern_tensor_bf16_unit_expected(void);
+/* The same with its reason, for the log.  Needs no start. */
 const char *tern_tensor_bf16_describe(void);
 
 /* ---------------------------------------------------------------- matrix products */

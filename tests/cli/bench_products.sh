@@ -5,6 +5,7 @@ number() { jq -e "$1" out >/dev/null; ok $? "$2" || cat out; }
 export OMP_NUM_THREADS=1
 bench() { run tern bench products --size tiny --tokens 32 --times 2 "$@"; }
 
+! TERN_BF16_UNIT=avx512_bf16 bench --json || [ "$rc" != 0 ] || export TERN_BF16_UNIT=avx512_bf16 # also where tern does not take it by itself
 bench --json; status 0 "a tiny model's products"
 number '[.products[] | [.weight, .product]] | unique | length == 15' "five weights have three products each"
 number '[.products[] | select(.weight == "gate_up") | .shape] | unique == [[32, 64, 384]]' "gate and up are one weight of twice the width"

@@ -20,6 +20,9 @@ narrow() { ! wider 120 out >wide; ok $? "at most 120 columns" || cat wide; }
 run tern train run.yaml --explain -N 32
 status 0; narrow
 out_has 'llama2-70b: 68976648192 parameters'
+grep -Eq '^kernels: (avx512|avx2|plain); unit of the products: fp32 \(of the machine that says this\)$' out; ok $? "explain names the kernels and the unit of a run in fp32" || cat out
+out_has "limit of mfu: the unit's rate in the trainer's own matrix product, measured as an attempt begins" "explain names the limit that mfu is a share of"
+! grep -q 'products of bf16' out; ok $? "explain says nothing of products of bf16 for a run in fp32"
 out_has '1024 ranks: tensor 8 x data 16 x pipeline 8' '32 nodes x 32 ranks'
 out_has '16 data ranks x 32 micro-batches of 1' 'the SageMaker recipe at 32 nodes'
 out_has '512-639     40-49' 'stage 4 and its layers'

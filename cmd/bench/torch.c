@@ -3,6 +3,7 @@
 #include "cmd/bench/script.h"
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"
 
@@ -157,14 +158,31 @@ static json_t *answer(struct bench_torch *t, struct tern_err *err)
     return j;
 }
 
-static int greet(struct bench_torch *t, struct tern_err *err)
+/* Warn once of a PyTorch that is older than the one that tests/bench/train.md compares with. */
+static void warn_of_old(const char *version, const char *python)
+{
+    enum { MAJOR = 2, MINOR = 15 };
+    static bool warned;
+    int major, minor;
+
+    if (warned || !version || sscanf(version, "%d.%d", &major, &minor) != 2 || major > MAJOR ||
+        (major == MAJOR && minor >= MINOR))
+        return;
+    warned = true;
+    tern_warn("--peer torch: %s has PyTorch %s, an old one: the peer to compare with is the newest "
+              "from PyPI (%d.%d or later); give its Python by --peer-python",
+              python, version, MAJOR, MINOR);
+}
+
+static int greet(struct bench_torch *t, const char *python, struct tern_err *err)
 {
     json_t *j = answer(t, err);
 
     if (!j)
         return -1;
-    snprintf(t->name, sizeof t->name, "PyTorch %s",
-             json_string_value(json_object_get(j, "version")));
+    const char *version = json_string_value(json_object_get(j, "version"));
+    snprintf(t->name, sizeof t->name, "PyTorch %s", version ? version : "of unknown version");
+    warn_of_old(version, python);
     t->compiles = json_is_true(json_object_get(j, "compiles"));
     json_decref(j);
     return 0;
@@ -200,7 +218,7 @@ static int start(struct bench_torch *t, const struct bench_torch_options *o, con
     t->from = fdopen(from[0], "r");
     signal(SIGPIPE, SIG_IGN);
     describe_setting(t, &o->mode);
-    return greet(t, err);
+    return greet(t, o->python, err);
 }
 
 struct bench_torch *bench_torch_open(const struct bench_torch_options *o, struct tern_err *err)

@@ -523,8 +523,9 @@ static const struct tern_opt options[] = {
      .help = "torch: PyTorch makes the same steps in turns with us, tuned for this machine, then "
              "compiled, then as shipped (with --precision bf16 by autocast). torch-tuned: in the "
              "first way alone. full, with --lora: we make the step of all weights"},
-    {"peer-python", 0, TERN_OPT_TEXT, "PROGRAM", "/usr/bin/python3", .to.text = &python,
-     .help = "the Python that has torch"},
+    {"peer-python", 0, TERN_OPT_TEXT, "PROGRAM", "python3", .to.text = &python,
+     .help = "the Python that has torch: an active virtual environment's goes first. A PyTorch "
+             "that is not the newest is warned of"},
     {"peer-script", 0, TERN_OPT_TEXT, "FILE", .to.text = &script_text,
      .help = "tests/bench/train_torch.py, where it is not in the source beside this program"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "print JSON"},

@@ -64,6 +64,20 @@ grep -q '^beside the best of these ours is [0-9.]* x as fast$' out; ok $? "bench
 rm modes; run tern bench train --size tiny --steps 1 --precision bf16 --peer torch --peer-python bash --peer-script newer; status 0 "bf16 beside PyTorch"
 is "$(paste -sd, modes)" "fused plain autocast,fused compile autocast,fused compile fp32,fused plain fp32" "in bf16: autocast and not, each compiled and not"
 out_has 'fused attention; compiled; bf16 autocast: tokens/s'
+! grep -q 'an old one' err; ok $? "a PyTorch of unknown age is not warned of" || cat err
+for version in 1.13.1 2.6.0+cpu; do
+    sed "s/of straw \$2/$version/" fake >old
+    run tern bench train --size tiny --steps 1 --peer torch --peer-python bash --peer-script old; status 0 "bench train runs beside PyTorch $version"
+    err_has "warning: --peer torch: bash has PyTorch $version, an old one: the peer to compare with is the newest from PyPI (2.15 or later); give its Python by --peer-python" "bench train warns of PyTorch $version"
+    is "$(grep -c 'an old one' err)" 1 "bench train warns once of PyTorch $version"
+done
+for version in 2.15.0 3.0.1+cu130; do
+    sed "s/of straw \$2/$version/" fake >young
+    run tern bench train --size tiny --steps 1 --peer torch-tuned --peer-python bash --peer-script young; status 0 "bench train runs beside PyTorch $version"
+    ! grep -q 'an old one' err; ok $? "bench train does not warn of PyTorch $version" || cat err
+done
+mkdir venv; printf '#!/bin/sh\nexec bash "$@"\n' >venv/python3; chmod +x venv/python3
+run env PATH="$PWD/venv:$PATH" tern bench train --size tiny --steps 1 --peer torch-tuned --peer-script fake; status 0 "the Python of an active virtual environment is taken by default"
 cat >alone <<'S'
 mkdir one || exit 1
 echo '{"version": "alone", "peak_bytes": 1}'

@@ -45,6 +45,12 @@ agree() { # LEDGER FLOPS
         awk -F'|' -v f="$2" '{d = $1 * $2 * $3 * 1e9 / f - 1; if (d > 0.02 || d < -0.02) bad = 1} END {exit !(NR == 5 && !bad)}'
 }
 agree ledger $flops; ok $? "MFU is the step's FLOPs by its time by the peak" || sql ledger "select * from param"
+params() { sql "$1" "select name || '=' || value from param where name in ('kernels', 'peak_unit') order by name" | paste -sd' '; }
+is "$(params ledger)" "$(tern train run.yaml --explain | sed -n 's/^kernels: \([^;]*\); unit of the products: \([^ ]*\) .*/kernels=\1 peak_unit=\2/p')" "the ledger has the kernels and the unit that --explain names"
+case "$(params ledger)" in *peak_unit=fp32) true ;; *) false ;; esac; ok $? "the unit of a run in fp32 is fp32 in the ledger"
+rm -rf checkpoints
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger16 --set precision=bf16; status 0 "a run in bf16 under tern run"
+is "$(params ledger16)" "$(tern train run.yaml --set precision=bf16 --explain | sed -n 's/^kernels: \([^;]*\); unit of the products: \([^ ]*\) .*/kernels=\1 peak_unit=\2/p')" "the ledger of a run in bf16 has the unit that --explain names"
 rm -rf checkpoints
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger1 --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
 status 0

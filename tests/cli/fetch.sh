@@ -75,6 +75,7 @@ err_has "open $HF_ENDPOINT/gated/model, agree to its licence"
 [ ! -e g ]; ok $? "a refusal leaves no folder"
 HF_TOKEN=hf_wrong run tern fetch hf://gated/model -o g
 status 2
+err_has "open $HF_ENDPOINT/gated/model, agree to its licence, and set HF_TOKEN" "a token without permission: the error names the page of the licence"
 ! grep -q hf_wrong out err; ok $? "a token is not shown"
 HF_TOKEN=hf_right run tern fetch hf://gated/model -o g
 status 0

@@ -20,6 +20,8 @@ GET /_fault?KIND=N[&match=REGEX]   the next N requests whose "METHOD /path?query
   moved     another region each time      skew      RequestTimeTooSkewed, whatever the time
 &at=BYTE of the body is the wrong one of `flip`, from its end where negative (else the middle);
 &after=N: the first N such requests do not fail.
+Requests to NAME.s3.test are of the bucket NAME, those to s3.test have it in their path: the server is
+a proxy to both (http_proxy), and logs where else it would be one (CONNECT).
 Objects of the bucket "whole" are sent whole, whatever the range; /plain/query has the query for its
 contents, and one ETag for all of them.
 GET /_clear  no faults any more;  GET /_hour?N  the server's clock is N hours ahead
@@ -176,7 +178,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- signatures, written apart from the product's
 
-    def signed(self, path, query, body):
+    def signed(self, bucket, path, query, body):
         m = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, "
                          r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})", self.headers.get("Authorization", ""))
         if not m:
@@ -206,7 +208,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = "AWS4-HMAC-SHA256\n%s\n%s\n%s" % (stamp, scope, hashlib.sha256(canonical.encode()).hexdigest())
         if mac(key, text).hex() != signature:
             return self.error(403, "SignatureDoesNotMatch", escape("<StringToSign>%s</StringToSign>" % text))
-        bucket = unquote(path).split("/")[1]
         home = "eu-west-1" if bucket == "elsewhere" else region
         if region != home:
             return self.error(301, "PermanentRedirect", "", [("x-amz-bucket-region", home)])
@@ -216,12 +217,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def handle_any(self):
         self.fault = None
+        host = self.headers.get("Host", "")
+        if self.path.startswith("http://" + host + "/"):
+            self.path = self.path[7 + len(host):]
         url = urlsplit(self.path)
         query = parse_qsl(url.query, keep_blank_values=True)
         with lock:
-            log.write("%s %s range=%s token=%s auth=%s\n" % (
+            log.write("%s %s range=%s token=%s auth=%s host=%s\n" % (
                 self.command, self.path, self.headers.get("Range", ""), "yes" if self.headers.get("x-amz-security-token")
-                else "no", (self.headers.get("Authorization") or "none").split(" ")[0]))
+                else "no", (self.headers.get("Authorization") or "none").split(" ")[0], host))
             log.flush()
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if url.path in ("/_fault", "/_clear", "/_hour"):
@@ -236,15 +240,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.metadata(url.path)
         if url.path == "/plain/query":
             return self.get((url.query * 1000).encode(), '"one"')
+        bucket = host[:-len(".s3.test")] if host.endswith(".s3.test") else ""
+        if bucket:
+            key = unquote(url.path)[1:]
+        else:
+            _, bucket, key = (unquote(url.path) + "/").split("/", 2)
+            key = key[:-1]
         if url.path.startswith("/plain/"):
             pass
-        elif self.fault != "flipped" and self.signed(url.path, query, body) is not True:
+        elif self.fault != "flipped" and self.signed(bucket, url.path, query, body) is not True:
             return
-        _, bucket, key = (unquote(url.path) + "/").split("/", 2)
-        key = key[:-1]
         self.serve(bucket, key, dict(query), body)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+    def do_CONNECT(self):
+        with lock:
+            log.write("CONNECT %s\n" % self.path)
+            log.flush()
+        self.send_error(403)
 
     def control(self, path, query, raw):
         if path == "/_clear":

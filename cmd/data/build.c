@@ -103,6 +103,10 @@ static int open_records(struct data_build *b, struct tern_data_feed_records *roo
         return -1;
     if (!*ret_instruct)
         return 0;
+    if (text.specials)
+        return tern_err_set(err, TERN_USAGE,
+                            "--specials: with a --template special tokens are the template's "
+                            "alone, and text of records has none");
     if (strcmp(text.format, "auto") != 0 && strcmp(text.format, "jsonl") != 0)
         return tern_err_set(err, TERN_USAGE, "--format %s: with a --template it is auto or jsonl",
                             text.format);
@@ -357,7 +361,8 @@ const struct tern_cmd data_build = {
         "UTF-8; byte order marks at its beginning, and at that of lines as joined files have them, "
         "are left out. Tokenizers are SentencePiece BPE models, tiktoken files (Llama 3's "
         "tokenizer.model) and tokenizer.json; ids are those of the library that each belongs to. "
-        "Special tokens are never found in text.\n\nWith a --template each line, or row of an "
+        "Special tokens are found in text with --specials alone.\n\nWith a --template each line, "
+        "or row of an "
         "Arrow file, is a record, which becomes the text of the template. Its answers are the part "
         "that is learnt (tern data template -h). --bos is then for tokenizers that put BOS before "
         "a prompt, as Llama's do; chats have it by their templates. What --longer cut leaves ends "

@@ -30,8 +30,9 @@ struct data_sums {
     char *const *paths;
     struct data_path_sum *path; /* [n_paths] */
     uint64_t docs, tokens, bytes, empty, duplicates;
-    bool resumed; /* some was done before: its time is not known */
-    bool records; /* documents are records of a template, which may be cut */
+    bool resumed;  /* some was done before: its time is not known */
+    bool records;  /* documents are records of a template, which may be cut */
+    bool specials; /* --specials */
 };
 int data_sums_open(struct data_sums *s, char *const *paths, size_t n_paths, struct tern_err *err);
 void data_sums_free(struct data_sums *s);

@@ -10,7 +10,7 @@
 /* Where text comes from and how it is read: the same rows in build and encode. */
 struct data_text_opts {
     const char *tokenizer, *format, *field, *split, *encoding, *invalid;
-    bool skip_bad;
+    bool skip_bad, specials;
     int64_t threads, min_length;
 };
 
@@ -60,6 +60,9 @@ struct data_text_opts {
                  "skip"},                                                                          \
         {"skip-bad", 0, TERN_OPT_FLAG, .to.flag = &(o).skip_bad,                                   \
          .help = "leave out JSONL lines and articles that cannot be read, and count them"},        \
+        {"specials", 0, TERN_OPT_FLAG, .to.flag = &(o).specials,                                   \
+         .help = "find special tokens in text, as tokenizers of Hugging Face does unless it is "   \
+                 "asked not to; else they are text. A SentencePiece model finds none"},            \
         {"min-length",                                                                             \
          0,                                                                                        \
          TERN_OPT_INT,                                                                             \

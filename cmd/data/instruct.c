@@ -174,7 +174,10 @@ const struct tern_cmd data_template = {
         "(role and content: perhaps one of system, then user and assistant in turns). Or they have "
         "conversations (from and value: human and gpt), or a prompt and its answer.\n\n{bos} and "
         "{eos} are the tokenizer's; `specials` lists other special tokens. A brace is doubled: {{. "
-        "What a record says is text: special tokens come from the template alone.",
+        "What a record says is text: special tokens come from the template alone.\n\n"
+        "llama2-chat is [INST] and <<SYS>> as Meta wrote it (llama/generation.py). Ids and masks "
+        "of the others are those of trl's SFTTrainer; an EOS that is no target stands behind "
+        "those of llama3-chat.",
     .examples = "tern data template llama3-chat >own.yaml\n"
                 "tern data build -t model/ --template own.yaml -o train.tds train.jsonl",
     .args_min = 0,

@@ -109,12 +109,18 @@ int data_feed_how(const struct data_text_opts *o, const struct tern_token *t, ch
     *ret_how = (struct tern_data_feed_how){.token = t,
                                            .paths = paths,
                                            .n_paths = (size_t)n_paths,
+                                           .specials = o->specials,
                                            .threads = o->threads ? (unsigned)o->threads
                                                                  : tern_data_feed_threads()};
 
     if (o->threads > TERN_DATA_FEED_THREADS_MAX)
         return tern_err_set(err, TERN_USAGE, "--threads %lld; allowed are 0 to %d",
                             (long long)o->threads, TERN_DATA_FEED_THREADS_MAX);
+    if (o->specials && strcmp(tern_token_format(t), "sentencepiece") == 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--specials: %s is a SentencePiece model, and its library finds no "
+                            "special tokens in text. Name a tokenizer.json, or leave it out.",
+                            tern_token_path(t));
     if (data_text_how(o, &ret_how->text, err) < 0)
         return -1;
     ret_how->text.stop = stop;

@@ -344,6 +344,7 @@ static int commit(struct merge *m, struct tern_err *err)
         return -1;
     const json_t *records = json_object_get(old, "records");
     m->sums.records = records != NULL;
+    m->sums.specials = json_is_true(json_object_get(old, "specials"));
     if (m->sums.docs == 0)
         data_no_text(m->how->out, &m->sums, err);
     else if (json_unpack(old, "{s:s, s:s, s:s}", "tokenizer", &tokenizer, "tokenizer_file", &file,

@@ -41,6 +41,8 @@ char *data_meta(const char *tokenizer, const char *file, const char *format, con
                   tern_json_text(file), "tokenizer_format", format, "files", files);
     if (meta)
         json_object_set_new(meta, "summary", data_summary(s));
+    if (meta && s->specials)
+        json_object_set_new(meta, "specials", json_true());
     if (meta && records)
         json_object_set(meta, "records", (json_t *)records);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
@@ -60,6 +62,8 @@ json_t *data_build_options(const struct data_build *b)
                   t->invalid, "min-length", (json_int_t)t->min_length, "skip-bad", t->skip_bad,
                   "bos", b->bos, "dedup", b->dedup);
 
+    if (options && t->specials) /* else they are as those of an older tern's parts */
+        json_object_set_new(options, "specials", json_true());
     if (options && b->notes)
         json_object_set(options, "records", b->notes);
     return options;
@@ -203,6 +207,7 @@ static int commit(struct pass *p, struct tern_err *err)
 
     if (!p->share->parts && p->sums->docs == 0)
         return data_no_text(b->out, p->sums, err);
+    p->sums->specials = b->text.specials;
     meta = data_meta(b->text.tokenizer, tern_token_path(b->token), tern_token_format(b->token),
                      b->notes, p->sums, err);
     if (!meta)

@@ -26,6 +26,7 @@ static int encode_text(struct tern_data_coder *c, const char *text, size_t len,
 {
     if (!c->encoder && !(c->encoder = tern_token_encoder_new(c->how->token, err)))
         return -1;
+    tern_token_encoder_specials(c->encoder, c->how->specials);
     if (tern_token_encode(c->encoder, text, len, &ret_doc->tokens.ids, &ret_doc->tokens.n_ids,
                           err) < 0)
         return tern_err_prefix(err, "%s", c->how->paths[ret_doc->path]);

@@ -51,6 +51,7 @@ struct tern_data_feed_how {
     unsigned threads; /* up to TERN_DATA_FEED_THREADS_MAX.  1: the caller's alone; more: they
                          tokenise, beside it */
     bool hash;        /* documents come with a hash of their text */
+    bool specials;    /* special tokens are found in texts (tern_token_encoder_specials) */
     const struct tern_data_feed_records *records; /* NULL: documents are texts */
 };
 

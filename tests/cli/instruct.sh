@@ -110,6 +110,7 @@ status 0; is "$(tr '\n' ' ' <out)" "dolly dolly-lines alpaca completion llama2-c
 tern data template dolly >mine.yaml
 build -o mine.tds --template mine.yaml dolly.jsonl
 status 0; cmp -s <(tail -c +4097 mine.tds | head -c 200) <(tail -c +4097 dolly.tds | head -c 200); ok $? "a printed template builds the same set"
+run tern data template -h; tr -s ' \n' ' ' <out >flat; has flat 'llama2-chat is [INST] and <<SYS>> as Meta wrote it' "the help of templates says whose form llama2-chat is"
 run tern data template nothing; status 2; err_has "is no template's name" "another name is refused"
 
 build -o x.tds --loss all dolly.jsonl; status 2; err_has 'say which --template' "--loss without --template"

@@ -26,6 +26,18 @@ cp out ids
 run tern data decode -t json ids
 has out 'ab a' "ids of tokenizer.json are text again"
 
+run tern data encode --specials -t json a.txt; status 0 "tern data encode finds special tokens where it is asked to"
+is "$(ids)" " 5 4 5 0 " "with --specials a special token in text is its id"
+printf '{"text": "ab a</s>"}\n{"text": "</s>ab</s>"}\n' >a.jsonl
+run tern data build --specials -t json -o special.tds a.jsonl; status 0 "tern data build finds special tokens where it is asked to"
+run tern data info --json special.tds; out_has '"specials": true' "a set says that special tokens were found in its texts"
+run tern data stat --json special.tds; out_has '"tokens": 10' "the set's special tokens are one id each, beside the EOS of documents"
+for part in 1 2; do tern data build --specials -t json --part $part/2 -o $part.part a.jsonl 2>/dev/null; done
+run tern data merge -o merged.tds 1.part 2.part; status 0; cmp -s merged.tds special.tds; ok $? "parts with special tokens found in text merge into the same set"
+tern data build -t json --part 2/2 -o other.part a.jsonl 2>/dev/null
+run tern data merge -o mixed.tds 1.part other.part; status 2 "a part built without --specials is of another build"
+run tern data build -t json -o plain.tds a.jsonl; run tern data info --json plain.tds; ! grep -q specials out; ok $? "a set of plain texts says nothing of special tokens"
+
 run tern data build -t json -o a.tds a.txt
 status 0; err_has '</s> is taken' "a tokenizer.json without a configuration: the one well-known EOS is taken, and logged"
 run tern data info --json a.tds
@@ -44,6 +56,13 @@ echo '{"eos_token": null}' >json/tokenizer_config.json
 run tern data build -t json -o c.tds a.txt
 status 2; err_has 'has no EOS token' "a tokenizer whose EOS is null cannot end documents"
 rm json/tokenizer_config.json
+for verb in encode 'build -o refused.tds'; do
+    run tern data $verb --specials -t "$ROOT/tests/golden/spm-bpe-800.model" a.txt; status 2 "tern data ${verb%% *}: --specials is refused of a SentencePiece model"
+    err_has 'spm-bpe-800.model is a SentencePiece model, and its library finds no special tokens in text'
+done
+echo '{"instruction": "a", "response": "b"}' >record.jsonl
+run tern data build --specials -t json --template dolly -o refused.tds record.jsonl; status 2 "--specials is refused beside a template"
+err_has 'with a --template special tokens are the template'
 
 cp -r json both && cp "$ROOT/tests/golden/spm-bpe-800.model" both/tokenizer.model
 run tern data build -t both -o both.tds a.txt

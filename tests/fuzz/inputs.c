@@ -285,6 +285,64 @@ static void fuzz_json(int n)
     told("tokenizer.json");
 }
 
+/* The bytes and numbers of as many ranks as Llama 3's file has, in its lines. */
+static char *tiktoken_seed(size_t *ret_len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    struct tern_buf b = {0};
+
+    for (unsigned rank = 0; rank < 128000; rank++) {
+        char s[16] = {(char)rank};
+        const size_t n = rank < 256 ? 1 : (size_t)snprintf(s, sizeof s, "%u", rank);
+        for (size_t i = 0; i < n; i += 3) {
+            const uint32_t bits = (uint32_t)(uint8_t)s[i] << 16 |
+                                  (i + 1 < n ? (uint32_t)(uint8_t)s[i + 1] << 8 : 0) |
+                                  (i + 2 < n ? (uint32_t)(uint8_t)s[i + 2] : 0);
+            char four[4] = "===";
+            for (size_t k = 0; k < 4; k++)
+                four[k] = k <= n - i ? digits[bits >> (18 - 6 * k) & 63] : '=';
+            tern_buf_add(&b, four, 4);
+        }
+        tern_buf_printf(&b, " %u\n", rank);
+    }
+    *ret_len = b.len;
+    return b.data;
+}
+
+static void fuzz_tiktoken(int n)
+{
+    static const char *const words[] = {"\n",     " ",  "=",  "AA== 0\n", "\r\n", "127999",
+                                        "128000", "-1", "\0", "MQ==",     "\xff", " 99999999999",
+                                        NULL};
+    static const char text[] = "The quick  brown\tfox 12345 \xf0\x9f\x90\xa7\n\xff ends.";
+    char *path = tern_fs_join(work, "tokenizer.model");
+    size_t all, len;
+    char *seed = tiktoken_seed(&all);
+
+    put(path, seed, all);
+    use(path, text, sizeof text - 1);
+    ok(taken == 1, "tiktoken: the file that is changed is taken as it is");
+    for (int i = 0; i < n; i++) {
+        /* Single bits; and more changes, some in the lines of bytes, which are few. */
+        const bool bit = i % 3 == 2;
+        const size_t part = i % 3 == 1 ? 2400 : all;
+        char *data =
+            bit ? memcpy(malloc(all + 1), seed, all) : fuzz_mutate(seed, part, words, &len);
+        if (bit) {
+            len = all;
+            data[fuzz_pick((uint32_t)all)] ^= (char)(1 << fuzz_pick(8));
+        }
+        data = realloc(data, len + all - part + 1);
+        memcpy(data + len, seed + part, all - part);
+        put(path, data, len + all - part);
+        use(path, text, sizeof text - 1);
+        free(data);
+    }
+    free(seed);
+    free(path);
+    told("tiktoken");
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -294,6 +352,7 @@ int main(void)
     fuzz_configs(fuzz_runs(20000));
     fuzz_models(fuzz_runs(500));
     fuzz_json(fuzz_runs(5000));
+    fuzz_tiktoken(fuzz_runs(40));
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

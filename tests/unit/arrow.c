@@ -345,12 +345,52 @@ static void test_dataset(void)
     }
 }
 
+/* state.json and dataset_dict.json cut off at any byte, and with any bit wrong: files in the folder
+ * or an error that names the file. */
+static void test_damaged_dataset(const char *name, const char *text, bool list)
+{
+    const size_t n = strlen(text);
+    char *json = tern_fs_join(work, name), *changed = tern_strdup(text);
+    size_t taken = 0, wrong = 0, outside = 0;
+
+    for (size_t i = 0; i < n + 8 * n; i++) { /* cuts, then bits */
+        struct tern_arrow_dataset d = {0};
+        struct tern_err err = {0};
+        FILE *f = fopen(json, "w");
+        if (i >= n)
+            changed[(i - n) / 8] ^= (char)(1 << (i - n) % 8);
+        if (!f || fwrite(changed, 1, i < n ? i : n, f) != (i < n ? i : n) || fclose(f) != 0)
+            abort();
+        const int rc = tern_arrow_dataset_list(work, &d, &err);
+        taken += rc == 0 && i < n;
+        wrong += rc < 0 && (err.code != TERN_USAGE || !strstr(err.text, work) || d.n != 0);
+        for (size_t k = 0; k < d.n; k++)
+            outside += strncmp(d.path[k], work, strlen(work)) != 0 ||
+                       strchr(d.path[k] + strlen(work) + 1, '/') != NULL;
+        tern_arrow_dataset_free(&d);
+        if (i >= n)
+            changed[(i - n) / 8] ^= (char)(1 << (i - n) % 8);
+    }
+    ok(taken == 0, "no beginning of %s is taken", name);
+    ok(wrong == 0, "a damaged %s is an error of input that names it", name);
+    if (list)
+        ok(outside == 0, "no damage of %s leads out of its folder", name);
+    unlink(json);
+    free(changed);
+    free(json);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
         return 1;
     path = tern_fs_join(work, "x.arrow");
     test_dataset();
+    test_damaged_dataset("state.json",
+                         "{\"_data_files\": [{\"filename\": \"b.arrow\"}, {\"filename\": "
+                         "\"a.arrow\"}], \"_indices_data_files\": null}",
+                         true);
+    test_damaged_dataset("dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}", false);
     test_cells(STREAM, 9);
     test_cells(FILE_FORM, 6);
     test_write();

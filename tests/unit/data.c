@@ -185,15 +185,19 @@ static void test_damage(void)
     }
     ok(opens_and_verifies(path, &err), "a repaired set verifies");
     ok(unnoticed == 0, "no byte of a set can be flipped unnoticed");
-    for (size_t cut = 0; cut < len; cut += 997) {
+    /* At every byte of the header and of the end, shorter and shorter. */
+    for (size_t cut = len; cut-- > 0;) {
+        if (cut > 4096 + 64 && cut < len - 64 && cut % 997 != 0)
+            continue;
+        err = (struct tern_err){0};
         if (truncate(path, (off_t)cut) < 0)
             abort();
         struct tern_data_set *s = tern_data_set_open(path, &err);
         unnoticed += s != NULL;
-        wordless += !strstr(err.text, "d.tds");
+        wordless += !strstr(err.text, "d.tds") || err.code != TERN_USAGE;
         tern_data_set_free(s);
-        tern_fs_replace(path, data, len, 0644, NULL);
     }
+    tern_fs_replace(path, data, len, 0644, NULL);
     ok(unnoticed == 0, "no beginning of a set opens");
     ok(wordless == 0, "every refusal names the file");
 

@@ -52,6 +52,19 @@ tap $python "$ROOT/tests/peers/token.py" "$TOOLS/token-pipe" list
 mapfile -t models < <(cut -f2 few)
 tap $python "$ROOT/tests/peers/token_growth.py" "$TOOLS/token-pipe" long1 long4 "$G" "${models[@]}"
 
+# ---- special tokens, found in text where that is asked for
+compared=0
+while IFS=$'\t' read -r kind model name _; do
+    [ "$kind" = json ] || continue
+    $python "$ROOT/tests/peers/token_specials.py" "$model" make >specials.txt
+    [ -s specials.txt ] || continue
+    $python "$ROOT/tests/peers/token_specials.py" "$model" encode specials.txt >wanted
+    run tern data encode --specials -t "$model" --format text specials.txt
+    [ -s wanted ] && cmp -s out wanted; ok $? "$name: with --specials a text with special tokens has the ids of tokenizers' default"
+    compared=$((compared + 1))
+done <list
+[ "$compared" -ge 5 ]; ok $? "several tokenizers have special tokens to be found ($compared)"
+
 [ -n "$DATA" ] || tap_done
 . "$ROOT/tests/lib/tiny.sh"
 echo 'one text' >one.txt

@@ -309,8 +309,15 @@ static int print_json(const struct past *p, const char *path, bool same, struct 
 
 /* ------------------------------------------------------------------ are its inputs the same? */
 
-static const char *digest_of(const struct tern_inputs *now, const char *key)
+/* `path`: where the input was.  A workload's file may be named from another folder now. */
+static const char *digest_of(const struct tern_inputs *now, const char *key, const char *path)
 {
+    static char hex[TERN_SHA256_HEX];
+    uint8_t digest[TERN_SHA256_BYTES];
+
+    if (strncmp(key, TERN_INPUTS_COMMAND "[", strlen(TERN_INPUTS_COMMAND "[")) == 0)
+        return tern_sha256_file(path, digest, NULL) == 0 ? tern_hex(hex, digest, sizeof digest)
+                                                         : NULL;
     for (size_t i = 0; i < now->n; i++)
         if (strcmp(now->v[i].key, key) == 0)
             return now->v[i].sha256;
@@ -321,7 +328,7 @@ static const char *digest_of(const struct tern_inputs *now, const char *key)
 static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets, bool same,
                           struct tern_err *err)
 {
-    static const char mark[] = "input.";
+    static const char mark[] = TERN_LEDGER_INPUT;
     struct tern_inputs now = {0};
     json_t *list;
     int bad = 0;
@@ -342,7 +349,7 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
         const char *name = p->params.cells[2 * i].text, *then = p->params.cells[2 * i + 1].text;
         if (strncmp(name, mark, sizeof mark - 1) != 0 || !then || strlen(then) < TERN_SHA256_HEX)
             continue;
-        const char *d = digest_of(&now, name + sizeof mark - 1);
+        const char *d = digest_of(&now, name + sizeof mark - 1, then + TERN_SHA256_HEX);
         const char *word = !d ? "gone" : strncmp(d, then, TERN_SHA256_HEX - 1) ? "changed" : "same";
         bad |= strcmp(word, "same") != 0;
         const char *key = name + sizeof mark - 1, *path = then + TERN_SHA256_HEX;

@@ -318,6 +318,7 @@ static int print_json(const struct everything *e, struct tern_err *err)
     json_object_set_new(j, "events", k);
     json_object_set_new(j, "metrics", m);
     json_object_set_new(j, "health", h);
+    json_object_set_new(j, "lineage", show_json_lineage(e->ledger, &e->attempts));
     json_object_set_new(j, "mix", show_json_mix(e->ledger, &e->metrics));
     if (e->run.n)
         json_object_set_new(j, "recipe", show_json_text(e->run.runs[0].recipe));
@@ -432,6 +433,8 @@ static int print_all(const struct everything *e, struct tern_err *err)
     print_head(e);
     const int columns = tern_cmd_columns();
     struct tern_buf b = {0};
+    if (show_lineage(&b, e->ledger, &e->attempts, columns, err) < 0)
+        goto fail;
     tern_buf_puts(&b, "\nattempts\n");
     if (show_attempts(&b, &e->attempts, columns, err) < 0)
         goto fail;
@@ -540,10 +543,14 @@ const struct tern_cmd ledger_show = {
     .name = "show",
     .args = "[RUN]",
     .summary = "show one run: attempts, checkpoints, held-out sets, events",
-    .about = "Without an option that names one table all of them are shown, as wide as the "
-             "terminal; those options, -o and -P show cells whole. "
-             "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
-             "newest of that name) or 'latest'. Without RUN it is 'latest'.",
+    .about =
+        "Without an option that names one table all of them are shown, as wide as the "
+        "terminal; those options, -o and -P show cells whole. The lineage has what the run was "
+        "made of: the base model with its digest, the parent run and step where the base is a "
+        "checkpoint, the token sets, the tokenizer (the sha256 that `tern data info` shows), "
+        "tern's version, and the files that a workload's command names. "
+        "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
+        "newest of that name) or 'latest'. Without RUN it is 'latest'.",
     .examples = "  tern ledger show\n"
                 "  tern ledger show pubmed-cpt --attempts -o attempt,nodes,cause%-60\n",
     .opts = opts,

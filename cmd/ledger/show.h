@@ -134,6 +134,12 @@ int show_checkpoints(struct tern_buf *to, const struct tern_ledger_rows *rows, i
 /* All but those of evaluations, a paragraph each; nothing where there are none. */
 void show_events(struct tern_buf *to, const struct tern_ledger_rows *rows, int columns);
 
+/* lineage.c: base or parent, data, tokenizer and code of a run, as its attempts recorded them,
+ * under a heading; nothing where none did. */
+int show_lineage(struct tern_buf *to, struct tern_ledger *l,
+                 const struct tern_ledger_rows *attempts, int columns, struct tern_err *err);
+json_t *show_json_lineage(struct tern_ledger *l, const struct tern_ledger_rows *attempts);
+
 /* metrics.c: newest, least and greatest value of each. */
 enum { SHOW_METRIC_FIELDS = 6 };
 extern const struct tern_report_field show_metric_fields[];

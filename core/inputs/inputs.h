@@ -22,7 +22,8 @@
 /* The files that a recipe reads, and a digest of each that changes with the file.  A token set's is
  * its header, which holds the checksum of all digests; a checkpoint's its manifest.  A Hugging Face
  * folder's is its config and the heads and sizes of its weights, not the weights themselves (they
- * are tens of GiB).  An input that is not there is left out. */
+ * are tens of GiB).  The files that words of a workload's command name count whole, up to 16 MiB,
+ * by their absolute paths.  An input that is not there is left out. */
 struct tern_inputs_one {
     char *key, *path; /* "data.train[0]" */
     char sha256[TERN_SHA256_HEX];
@@ -31,6 +32,7 @@ struct tern_inputs {
     struct tern_inputs_one *v;
     size_t n;
 };
+#define TERN_INPUTS_COMMAND "workload.command" /* "workload.command[1]": a word's place in it */
 /* *ret_inputs is freed with tern_inputs_free. */
 int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *ret_inputs,
                      struct tern_err *err);
@@ -71,6 +73,10 @@ int tern_inputs_vocabulary_compare(const struct tern_recipe *r,
                                    const struct tern_inputs_vocabulary *v, struct tern_err *err);
 /* Both, for a trainer that no supervisor has checked the recipe for. */
 int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *err);
+
+/* The vocabulary that its token sets were made with: the hash in the head of the first that can be
+ * read.  Without one, that of the tokenizer beside the model.  -1: neither is known. */
+int tern_inputs_vocabulary_hash(const struct tern_recipe *r, uint8_t ret_hash[TERN_SHA256_BYTES]);
 
 /* Put the recipe's line before the cause that `err` holds; -1. */
 int tern_inputs_at_line(const struct tern_recipe *r, const char *key, struct tern_err *err);

@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 enum {
-    INPUTS_MAX = 3, /* beside the token sets */
+    INPUTS_MAX = 2, /* beside the token sets and a workload's files */
     HEAD_BYTES = 1 << 20,
+    SCRIPT_BYTES = 16 << 20, /* a word may also name data of any size, which is no code */
 };
 
 struct list {
@@ -122,15 +123,37 @@ static void add_model(struct list *l, const char *from)
     free(json);
 }
 
+/* The files that words of a workload's command name: its script, a file of its settings.  The
+ * program itself counts where it is a path.  In a container, an absolute path is another file. */
+static void add_command(struct list *l, const struct tern_recipe *r)
+{
+    char **words = r->workload.command;
+
+    for (size_t i = 0; words && words[i]; i++) {
+        struct stat st;
+        char *path;
+        if ((i == 0 && !strchr(words[0], '/')) || (r->workload.container && words[i][0] == '/') ||
+            TERN_AGAIN(stat(words[i], &st)) < 0 || !S_ISREG(st.st_mode) ||
+            st.st_size > SCRIPT_BYTES || !(path = realpath(words[i], NULL)))
+            continue;
+        char *key = tern_strf("%s[%zu]", TERN_INPUTS_COMMAND, i);
+        add_file(l, key, path);
+        free(key);
+        free(path);
+    }
+}
+
 int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *out, struct tern_err *err)
 {
     struct list l = {0};
     char *from = tern_inputs_model_from(r);
 
-    size_t n_sets = r->data.held_out.n;
+    size_t n_sets = r->data.held_out.n, n_words = 0;
     for (size_t k = 0; k < r->data.n_stages; k++)
         n_sets += r->data.stages[k].train.n;
-    l.v = tern_alloc(n_sets + INPUTS_MAX, sizeof *l.v, "a recipe's inputs", err);
+    while (r->workload.command && r->workload.command[n_words])
+        n_words++;
+    l.v = tern_alloc(n_sets + n_words + INPUTS_MAX, sizeof *l.v, "a recipe's inputs", err);
     if (!l.v) {
         free(from);
         return -1;
@@ -143,6 +166,7 @@ int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *out, struc
     for (size_t k = 0; k < r->data.n_stages; k++)
         add_sets(&l, r->data.stages[k].key, &r->data.stages[k].train);
     add_sets(&l, "data.held_out", &r->data.held_out);
+    add_command(&l, r);
     *out = (struct tern_inputs){l.v, l.n};
     return 0;
 }

@@ -154,3 +154,32 @@ int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *e
     free(from);
     return tern_inputs_vocabulary_compare(r, &v, err);
 }
+
+static int hash_of_sets(const struct tern_recipe_sets *sets, uint8_t ret_hash[TERN_SHA256_BYTES])
+{
+    for (size_t i = 0; i < sets->n; i++) {
+        struct tern_data_set *s = tern_data_set_open(sets->sets[i].path, NULL);
+        if (!s)
+            continue;
+        memcpy(ret_hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES);
+        tern_data_set_free(s);
+        return 0;
+    }
+    return -1;
+}
+
+int tern_inputs_vocabulary_hash(const struct tern_recipe *r, uint8_t ret_hash[TERN_SHA256_BYTES])
+{
+    struct tern_inputs_vocabulary v = {0};
+    struct tern_err why; /* of a folder that has none to read */
+
+    for (size_t k = 0; k < r->data.n_stages; k++)
+        if (hash_of_sets(&r->data.stages[k].train, ret_hash) == 0)
+            return 0;
+    if (hash_of_sets(&r->data.held_out, ret_hash) == 0)
+        return 0;
+    if (tern_inputs_vocabulary_find(r, &v, &why) < 0 || v.n_hashes == 0)
+        return -1;
+    memcpy(ret_hash, v.hash[0], TERN_SHA256_BYTES);
+    return 0;
+}

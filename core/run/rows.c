@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/base/version.h"
 #include "core/inputs/inputs.h"
 #include "core/logs/logs.h"
 #include "core/run/command.h"
@@ -95,19 +96,32 @@ int tern_run_rows_begin(struct tern_run_attempt *a, struct tern_err *err)
     return tern_ledger_spool_attempt_begin(a->spool, &row, err);
 }
 
-/* The digests of its inputs, with which `tern ledger reproduce` detects a change. */
-static void write_inputs(struct tern_run_attempt *a)
+static void write_fact(struct tern_run_attempt *a, const char *name, const char *value)
+{
+    struct tern_err err = {0};
+
+    if (tern_ledger_spool_param(a->spool, name, value, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
+/* Its lineage: tern's version, the tokenizer, and the digests of its inputs, with which `tern
+ * ledger reproduce` detects a change.  A trainer adds its parent run. */
+static void write_lineage(struct tern_run_attempt *a)
 {
     struct tern_inputs inputs = {0};
     struct tern_err err = {0};
+    uint8_t hash[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX];
 
+    write_fact(a, TERN_LEDGER_TERN, TERN_VERSION);
+    if (tern_inputs_vocabulary_hash(a->o->recipe, hash) == 0)
+        write_fact(a, TERN_LEDGER_TOKENIZER, tern_hex(hex, hash, sizeof hash));
     if (tern_inputs_list(a->o->recipe, &inputs, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t i = 0; i < inputs.n; i++) {
-        char *name = tern_strf("input.%s", inputs.v[i].key);
+        char *name = tern_strf("%s%s", TERN_LEDGER_INPUT, inputs.v[i].key);
         char *value = tern_strf("%s %s", inputs.v[i].sha256, inputs.v[i].path);
-        if (tern_ledger_spool_param(a->spool, name, value, &err) < 0)
-            tern_warn("%s", err.text);
+        write_fact(a, name, value);
         free(name);
         free(value);
     }
@@ -126,7 +140,7 @@ int tern_run_rows_open(struct tern_run_attempt *a, struct tern_err *err)
     if (!a->spool || write_run(a, err) < 0 || tern_run_rows_begin(a, err) < 0 ||
         tern_ledger_spool_sync(a->spool, err) < 0)
         return -1;
-    write_inputs(a);
+    write_lineage(a);
     setenv("TERN_LEDGER", r->ledger.dir, 1);
     setenv("TERN_RUN_SPOOL", a->spool_dir, 1);
     setenv("TERN_RECIPE", a->o->recipe_path, 1);

@@ -220,6 +220,19 @@ out:
     return rc;
 }
 
+/* The run whose checkpoint the weights are from. */
+static void record_parent(const struct train *t, const struct tern_ckpt *c)
+{
+    const char *run = json_string_value(json_object_get(tern_ckpt_meta(c), "run"));
+    char step[24];
+
+    if (t->rank != 0 || !run || !tern_ledger_ulid_valid(run))
+        return;
+    snprintf(step, sizeof step, "%" PRIu64, tern_ckpt_step(c));
+    tern_ledger_spool_param(t->spool, TERN_LEDGER_PARENT_RUN, run, NULL);
+    tern_ledger_spool_param(t->spool, TERN_LEDGER_PARENT_STEP, step, NULL);
+}
+
 /* Begin from the recipe's model: weights of the folder `from`, or random ones. */
 int tern_train_begin(struct train *t, const char *from, struct tern_err *err)
 {
@@ -259,6 +272,8 @@ int tern_train_begin(struct train *t, const char *from, struct tern_err *err)
         }
     }
     t->checkpoint.files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
+    if (rc == 0)
+        record_parent(t, s.ckpt);
     tern_progress_end();
     tern_infer_close(&s);
     return rc;

@@ -37,6 +37,24 @@ for f in model-00001.safetensors model-00002.safetensors config.json empty.txt '
 done
 ok $same "every file is the hub's"
 [ ! -e m/.tern-fetch ] && [ ! -e m/pytorch_model.bin ]; ok $? "nothing else is there"
+
+# ---- its line of progress
+TERN_PROGRESS_MS=0 run tern fetch hf://org/model -o told --threads 1
+status 0; cp err told.err
+grep -qE '^tern fetch: (hf://)?org/model[^ ]*: [0-9]+ %, [0-9.]+ [kMG]?B/s, [0-9]+ s left$' told.err; ok $? "in a file, a fetch says its share, rate and time left" || cat told.err
+sed -nE 's/.*: ([0-9]+) %.*/\1/p' told.err >shares; sort -n shares | cmp -s - shares && [ "$(sort -u shares | wc -l)" -gt 1 ]; ok $? "the share of a fetch grows with what has come" || cat told.err
+if command -v script >/dev/null; then
+    TERM=xterm TERN_PROGRESS_MS=0 script -qec "stty cols 60; tern fetch hf://org/model -o drawn" /dev/null >seen 2>&1 </dev/null; rc=$?; cmd="tern fetch on a terminal"
+    status 0
+    tr '\r' '\n' <seen | sed -n 's/^\x1b\[K\(..*\)/\1/p' | grep -v '^tern' >lines
+    grep -qE ': [0-9]+ %' lines; ok $? "on a terminal, a fetch draws its line" || cat -v seen
+    sed -e 's/\r$//' -e 's/.*\r\x1b\[K//' seen | grep -qE '[0-9] %'; is $? 1 "a fetch leaves no line of progress on the terminal"
+    [ -z "$(wider 59 lines)" ]; ok $? "the line of a fetch fits the terminal" || cat lines
+    cmp -s drawn/model-00002.safetensors hub/org/model/model-00002.safetensors; ok $? "a fetch on a terminal has the file"
+else
+    skip "util-linux's script is not installed"
+fi
+
 : >hub.log
 run tern fetch hf://org/model@v1 -o m
 status 0

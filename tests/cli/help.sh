@@ -85,6 +85,11 @@ if [ -e "$ROOT/README.md" ]; then
     for words in 'data build -t' 'ckpt export checkpoints/latest -o' 'ckpt merge lora/latest -o' 'ckpt export [a-z]* --to nxd --tensor' 'ckpt export [a-z]* --from nxd --config'; do
         sed -n '/^## A run of your own/,/^## Your/p' readme | grep -qE "^    tern $words"; ok $? "README: the researcher's door has a command tern $words"
     done
+    # The picture is what `make figures` drew: its own README has it, too.
+    block() { awk '/^```$/ {on = !on; text = ""; if (on) next} on {text = text $0 "\n"} index(text, "$ tern ledger plot cpt0") == 1 {print}' "$1"; }
+    block "$ROOT/cluster-templates/figures/README.md" >drawn; block readme >shown
+    [ "$(wc -l <drawn)" -gt 20 ] && cmp drawn shown; ok $? "README shows the figure as make figures draws it"
+    grep -q '`make figures`' readme; ok $? "README names the command that draws the figures"
     # Its recipes and settings have no key that tern does not know.
     awk '/^```yaml/ {n++; on = 1; next} /^```/ {on = 0} on {print >"readme-" n ".yaml"}' readme
     for file in readme-*.yaml; do

@@ -56,7 +56,7 @@ static const struct {
     {"trn", "Trn"}, {"hpc", "HPC"}, {"p", "P"}, {"", "Standard (A, C, D, H, I, M, R, T, Z)"}};
 enum { N_QUOTAS = sizeof quotas / sizeof *quotas };
 
-/* Of all nodes together, the head node included. */
+/* Of all nodes together, the head node and the login nodes included. */
 struct total {
     int64_t on_demand[N_QUOTAS], spot[N_QUOTAS]; /* vCPUs */
     double least, most;                          /* USD an hour, on demand */
@@ -81,6 +81,16 @@ static struct total total_of(const struct tern_layout *l)
         t.on_demand[quota_of(head->name)] += tern_layout_vcpus(head);
     t.least = t.most = head ? head->usd_hour : 0;
     t.all = head && head->usd_hour > 0;
+    for (size_t i = 0; i < l->n_logins; i++) {
+        const struct tern_layout_instance *type = l->logins[i].type;
+        const double usd = type ? l->logins[i].count * type->usd_hour : 0;
+        if (type)
+            t.on_demand[quota_of(type->name)] +=
+                (int64_t)l->logins[i].count * tern_layout_vcpus(type);
+        t.least += usd;
+        t.most += usd;
+        t.all = t.all && usd > 0;
+    }
     for (size_t i = 0; i < l->n_queues; i++) {
         const struct tern_layout_queue *q = &l->queues[i];
         for (size_t k = 0; k < q->n_resources; k++) {
@@ -102,7 +112,13 @@ static struct total total_of(const struct tern_layout *l)
 static void print_total(const struct tern_layout *l)
 {
     struct total t = total_of(l);
+    char logins[64] = "";
+    int n_logins = 0;
 
+    for (size_t i = 0; i < l->n_logins; i++)
+        n_logins += l->logins[i].count;
+    if (n_logins)
+        snprintf(logins, sizeof logins, " and %d login node%s", n_logins, n_logins > 1 ? "s" : "");
     for (size_t i = 0; i < N_QUOTAS; i++) {
         if (t.on_demand[i])
             printf("quota: %lld vCPUs of Running On-Demand %s instances\n",
@@ -111,8 +127,8 @@ static void print_total(const struct tern_layout *l)
             printf("quota: %lld vCPUs of All %s Spot Instance Requests\n", (long long)t.spot[i],
                    quotas[i].name);
     }
-    printf("price: %.2f to %.2f USD an hour with the head node%s, without storage\n", t.least,
-           t.most, t.all ? "" : " and without the nodes whose price is not known");
+    printf("price: %.2f to %.2f USD an hour with the head node%s%s, without storage\n", t.least,
+           t.most, logins, t.all ? "" : " and without the nodes whose price is not known");
 }
 
 static void describe(const struct tern_layout *l)

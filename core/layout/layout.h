@@ -155,6 +155,13 @@ struct tern_layout_storage {
     bool snapshot; /* DeletionPolicy: Snapshot, of EBS */
 };
 
+/* Nodes of a pool of LoginNodes: one or more. */
+struct tern_layout_login {
+    char *type_name;
+    const struct tern_layout_instance *type; /* NULL outside the catalogue */
+    int count;
+};
+
 /* A finding of the lint. */
 struct tern_layout_note {
     bool error; /* else a warning */
@@ -174,9 +181,9 @@ struct tern_layout {
     char *region;      /* NULL when it is not given */
     char *os;
     char *head_type_name, *head_subnet;
-    char *key_name;   /* HeadNode.Ssh.KeyName, or NULL */
-    char *login_type; /* of the first pool of LoginNodes; NULL: there is none */
-    int login_count;
+    char *key_name;  /* HeadNode.Ssh.KeyName, or NULL */
+    size_t n_logins; /* pools of LoginNodes that have nodes */
+    struct tern_layout_login *logins;
     const struct tern_layout_instance
         *head_type;     /* NULL outside the catalogue, or after an error */
     char *unknown_type; /* a resource's instance type whose CPUs and memory are not known, so that

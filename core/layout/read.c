@@ -125,16 +125,25 @@ static void read_storage(struct tern_layout *l, const struct tern_yaml_node *lis
     }
 }
 
-/* The first pool that has nodes. */
-static void read_login(struct tern_layout *l, const struct tern_yaml_node *pools)
+/* The pools that have nodes. */
+static void read_logins(struct tern_layout *l, const struct tern_yaml_node *pools)
 {
-    for (size_t i = 0; i < tern_layout_count(pools) && !l->login_type; i++) {
+    const size_t n_pools = tern_layout_count(pools);
+
+    l->logins = n_pools ? tern_alloc(n_pools, sizeof *l->logins, "login nodes", NULL) : NULL;
+    for (size_t i = 0; l->logins && i < n_pools; i++) {
         const struct tern_yaml_node *m = tern_yaml_at(pools, i);
         const int64_t n = tern_layout_int(m, "Count", 0);
-        if (n <= 0)
+        char *type = text_of(m, "InstanceType");
+        if (n <= 0 || !type) {
+            free(type);
             continue;
-        l->login_count = n > 1000 ? 1000 : (int)n;
-        l->login_type = text_of(m, "InstanceType");
+        }
+        l->logins[l->n_logins++] = (struct tern_layout_login){
+            .type_name = type,
+            .type = tern_layout_instance(type),
+            .count = n > 1000 ? 1000 : (int)n,
+        };
     }
 }
 
@@ -166,7 +175,7 @@ static void read_root(struct tern_layout *l, const struct tern_yaml_node *root)
     l->head_subnet = text_of(tern_layout_map(head, "Networking"), "SubnetId");
     l->key_name = text_of(tern_layout_map(head, "Ssh"), "KeyName");
     read_scheduling(l, root);
-    read_login(l, tern_layout_list(tern_layout_map(root, "LoginNodes"), "Pools"));
+    read_logins(l, tern_layout_list(tern_layout_map(root, "LoginNodes"), "Pools"));
     read_storage(l, tern_layout_list(root, "SharedStorage"));
 }
 
@@ -300,7 +309,9 @@ void tern_layout_free(struct tern_layout *l)
     free(l->head_type_name);
     free(l->head_subnet);
     free(l->key_name);
-    free(l->login_type);
+    for (size_t i = 0; i < l->n_logins; i++)
+        free(l->logins[i].type_name);
+    free(l->logins);
     tern_layout_vars_free(l->vars);
     free(l->unknown_type);
     free(l);

@@ -162,7 +162,7 @@ static json_t *parameters(struct tern_render *r, json_t *workers, const char *re
     json_t *j = json_pack("{ss ss ss}", "version", "1.0.0", "workload_manager", "slurm",
                           "controller_group", "controller");
 
-    if (r->layout->login_type)
+    if (r->layout->n_logins)
         json_object_set_new(j, "login_group", json_string("login"));
     json_object_set_new(j, "worker_groups", workers);
     if (!lustre)
@@ -295,7 +295,6 @@ int tern_render_hyperpod(struct tern_render *r, struct tern_err *err)
     const char *region = tern_render_value(r, "Region", l->region);
     json_t *groups = json_array(), *workers = json_array();
     const struct group head = {"controller", l->head_type_name, 1, 2, /* own= */ NULL};
-    const struct group login = {"login", l->login_type, l->login_count, 2, /* own= */ NULL};
 
     if (tern_render_read_again(r, err) < 0) {
         json_decref(groups);
@@ -303,8 +302,11 @@ int tern_render_hyperpod(struct tern_render *r, struct tern_err *err)
         return -1;
     }
     json_array_append_new(groups, group_json(r, &head));
-    if (l->login_type)
+    if (l->n_logins) {
+        const struct tern_layout_login *first = &l->logins[0];
+        const struct group login = {"login", first->type_name, first->count, 2, /* own= */ NULL};
         json_array_append_new(groups, group_json(r, &login));
+    }
     if (put_workers(r, groups, workers, err) < 0) {
         json_decref(groups);
         json_decref(workers);

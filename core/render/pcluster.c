@@ -86,7 +86,7 @@ int tern_render_pcluster(struct tern_render *r, struct tern_err *err)
     if (with_role)
         tern_render_say(r, "%s a role of the layout's: it must allow s3:GetObject of bucket %s",
                         with_role == 1 ? "a section has" : "sections have", bucket);
-    if (l->login_type)
+    if (l->n_logins)
         tern_render_say(r, "login nodes have no OnNodeConfigured of tern's: add one to the layout");
     return 0;
 }

@@ -95,7 +95,10 @@ char *tern_render_cost(const struct tern_render *r)
     struct cost is = {0}, more = {0};
 
     put_nodes(&is, 1, l->head_type_name, " (head node)", true);
-    put_nodes(&is, l->login_type ? l->login_count : 0, l->login_type, " (login)", true);
+    /* HyperPod has one group of them. */
+    const size_t n_logins = strcmp(r->form, "hyperpod") == 0 && l->n_logins ? 1 : l->n_logins;
+    for (size_t i = 0; i < n_logins; i++)
+        put_nodes(&is, l->logins[i].count, l->logins[i].type_name, " (login)", true);
     for (size_t i = 0; i < l->n_queues; i++)
         for (size_t k = 0; k < l->queues[i].n_resources; k++) {
             const struct tern_layout_resource *n = &l->queues[i].resources[k];

@@ -50,6 +50,10 @@ sed 's/FsxLustreSettings:/FsxLustreSettings: {FileSystemId: fs-0123456789abcdef0
 plan there.yaml; out_has '/fsx (FsxLustre): it was there before, and stays' "a file system that was there stays"
 printf '{"FileSystemId": "fs-0123456789abcdef0"}' >fs.json
 plan trn.yaml --vars fs.json; out_has '/fsx (FsxLustre): it was there before, and stays' "so does one of --vars"
+{ cat trn.yaml; echo 'LoginNodes: {Pools: [{Name: a, InstanceType: c5.4xlarge, Count: 2, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}, {Name: none, InstanceType: c5.4xlarge, Count: 0, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}, {Name: b, InstanceType: trn1.2xlarge, Count: 1, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}]}'; } >login.yaml
+plan login.yaml; status 0; tr -s '\n# ' ' ' <out >words
+has words '89.38 USD an hour: c5.4xlarge (head node) 0.68, 2 x c5.4xlarge (login) 1.36, trn1.2xlarge (login) 1.34, 4 x trn1.32xlarge 86.00' "the plan has the price of every pool of login nodes"
+plan login.yaml --to hyperpod; status 0; tr -s '\n# ' ' ' <out | grep -qF '88.04 USD an hour: c5.4xlarge (head node) 0.68, 2 x c5.4xlarge (login) 1.36, 4 x'; ok $? "hyperpod: the price is that of the one group of login nodes that it makes" || cat out
 python3 - <<'P'
 text = open("trn.yaml").read()
 open("ebs.yaml", "w").write(text + "  - Name: data\n    MountDir: /data\n    StorageType: Ebs\n    EbsSettings: {Size: 100, DeletionPolicy: Snapshot}\n")

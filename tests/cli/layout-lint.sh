@@ -162,6 +162,17 @@ is "$(python3 -c 'import json; a = json.load(open("out")); print([[f["id"], f["l
 run tern cluster check "$template"; status 0
 out_has 'quota: 512 vCPUs of Running On-Demand Trn instances'
 out_has 'price: 86.68 to 86.68 USD an hour with the head node, without storage'
+# Login nodes: two of 16 vCPUs at 0.68 USD, none, one trn1.2xlarge of 8 at 1.34.
+{ cat "$template"; echo 'LoginNodes: {Pools: [{Name: a, InstanceType: c5.4xlarge, Count: 2, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}, {Name: none, InstanceType: c5.4xlarge, Count: 0, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}, {Name: b, InstanceType: trn1.2xlarge, Count: 1, Networking: {SubnetIds: [subnet-0123456789abcdef0]}}]}'; } >login.yaml
+run tern cluster check login.yaml; status 0
+out_has 'quota: 520 vCPUs of Running On-Demand Trn instances' 'the quota counts the login nodes of every pool'
+out_has 'quota: 48 vCPUs of Running On-Demand Standard' 'the quota counts each node of a pool'
+out_has 'price: 89.38 to 89.38 USD an hour with the head node and 3 login nodes, without storage' 'the price counts the login nodes of every pool'
+run tern cluster check login.yaml --json
+is "$(jq -c '.[0] | [.quota_vcpus["Running On-Demand Trn instances"], (.usd_hour.least * 100 | round), .usd_hour.complete]' out)" '[520,8938,true]' 'JSON counts the login nodes in quota and price'
+sed 's/a, InstanceType: c5.4xlarge/a, InstanceType: zz9.large/' login.yaml >unpriced.yaml
+run tern cluster check unpriced.yaml; status 0
+out_has 'with the head node and 3 login nodes and without the nodes whose price is not known' 'a login node without a price is told'
 printf 'a: 1\nb: [\n' >broken.yaml
 run tern cluster check broken.yaml none.yaml; status 2; err_has 'broken.yaml:3'; err_has 'none.yaml: ' 'of several layouts each one is told'
 run tern cluster check --json broken.yaml none.yaml; status 2

@@ -3,6 +3,7 @@
 #
 #   New golden files, after a look at what changed (--diff tests/golden/render/FORM):
 #     cd tests/golden/render && tern cluster render cluster.yaml --to FORM --vars values.txt -o FORM
+#     likewise --slurm RELEASE -o slurm-RELEASE, of the oldest and the newest release
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/aws.sh"
 # The golden files, with the version of this tree where they have that of another, and in the digests.
@@ -219,6 +220,14 @@ is "$(ls state)" '' 'batch: nothing is left'
 aws batch/delete.sh; status 0 'batch: delete.sh of nothing'
 
 # ---- releases of Slurm
+for release in 22.05 26.05; do
+    # (the layout's path stands in the files)
+    (cd "$golden" && tern cluster render cluster.yaml --slurm $release --vars values.txt -o "$WORK/slurm-$release") >out 2>err; rc=$?
+    status 0 "Slurm $release: a folder is written"
+    diff -r "$golden/slurm-$release" slurm-$release >differ; ok $? "Slurm $release: the folder is the golden one, byte for byte" || head -40 differ
+    (cd "$golden" && tern cluster render cluster.yaml --slurm $release --vars values.txt --diff slurm-$release) >out 2>err; rc=$?
+    status 0 "Slurm $release: --diff says that the golden files are rendered" || cat out
+done
 run tern cluster render "$template" --slurm 24.11; status 0; out_has '# For Slurm 24.11.'; out_has '######## topology.conf'
 ! grep -q 'SwitchType\|CredType' out; ok $? 'no settings that 23.11 made needless'
 run tern cluster render "$template" --slurm 22.05; out_has 'SwitchType=switch/none'; out_has 'CredType=cred/munge'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The tools that tests are run with: bounds, long lists, stages, make lint's rules of English, and
-# what make links again.
+# The tools that tests are run with: bounds, long lists, stages, layers of rooms, make lint's rules of
+# English, and what make links again.
 . "$(dirname "$0")/../lib/tap.sh"
 unset TERN_TEST_BOUNDS TERN_TEST_LONG TERN_RESULTS
 
@@ -113,6 +113,32 @@ if [ -e "$ROOT/HACKING.md" ]; then
         is "$(table | awk -F '|' '$5 ~ /[a-z]/ {sub(",.*", "", $2); print $2}' | names | comm -23 - in_ci)" "" "HACKING's table marks no stage that .ci/run lacks"
     fi
 fi
+
+# ---- make check-layers
+mkdir -p layers/tests/lib layers/cmd layers/plugins layers/core/base layers/core/low layers/core/middle layers/core/high
+cp "$ROOT/tests/lib/check-layers" layers/tests/lib
+: >layers/Makefile
+echo '/* what others may include */' | tee layers/core/low/low.h layers/core/middle/middle.h >layers/core/low/own.h
+include() { printf '#include "core/%s"\n' "$2" >"layers/core/$1"; } # FILE HEADER
+rooms() { printf '%s\n' "$@" >layers/core/ROOMS; }
+layers() { run layers/tests/lib/check-layers; }
+include middle/m.c low/low.h
+include high/h.c middle/middle.h
+rooms 'low:   # includes base alone' 'middle [m.h]: low' 'high: middle low'
+layers; status 0 "check-layers passes includes that ROOMS allows"; is "$(cat out)" "layers: ok" "check-layers finds nothing in them"
+include low/l.c middle/middle.h
+layers; status 1 "check-layers fails at an include against ROOMS"
+is "$(cat out)" "check-layers: core/low/l.c includes room 'middle', which core/ROOMS does not allow 'low'" "check-layers names the include and both rooms"
+rooms 'low: middle' 'middle: low' 'high: middle'
+layers; status 1 "check-layers fails at a circle of two rooms that ROOMS allows"
+is "$(cat out)" "check-layers: core/ROOMS allows a circle of rooms: low middle" "check-layers names the two rooms of the circle alone"
+rm layers/core/low/l.c
+rooms 'low: high  # back to the top' 'middle: low' 'high: middle'
+layers; status 1 "check-layers fails at a circle of three rooms, without an include behind it"
+is "$(sed 's/.*: //' out | tr ' ' '\n' | sort | paste -sd' ')" "high low middle" "check-layers names the three rooms of the circle"
+rooms 'low:' 'middle: low' 'high: middle'
+include high/h.c low/own.h
+layers; status 1 "check-layers fails at another room's private header"; out_has 'core/high/h.c includes core/low/own.h, which core/ROOMS does not show to other rooms'
 
 # ---- make lint's rules of English: what they find, and what they leave alone
 prose() { run python3 "$ROOT/tests/lib/prose.py" "$@"; }

@@ -67,6 +67,7 @@ static int try_text(const struct tern_apply *a, struct tern_err *err)
     const char *dir = getenv("TMPDIR");
     char *path = tern_strf("%s/tern-slurm.conf-XXXXXX", dir && *dir ? dir : "/tmp");
     int fd = tern_fs_temp(path), rc = 0;
+    uint64_t at = 0;
 
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot create", path);
@@ -74,9 +75,9 @@ static int try_text(const struct tern_apply *a, struct tern_err *err)
         return -1;
     }
     const struct tern_buf *const parts[] = {&a->before, &a->text, &a->after};
-    for (size_t i = 0; rc == 0 && i < 3; i++)
+    for (size_t i = 0; rc == 0 && i < 3; at += parts[i]->len, i++)
         if (parts[i]->len)
-            rc = tern_fs_write(fd, parts[i]->data, parts[i]->len, path, err);
+            rc = tern_fs_write_at(fd, at, parts[i]->data, parts[i]->len, path, err);
     close(fd);
     if (rc == 0)
         rc = tern_slurm_conf_try(path, err);

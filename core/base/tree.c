@@ -265,6 +265,7 @@ int tern_tree_stream(int fd, const char *path, int to, const char *to_path,
     uint8_t digest[TERN_SHA256_BYTES];
     char *piece = tern_alloc(PIECE, 1, "a piece of a file", err);
     struct tern_sha256 *s = piece ? tern_sha256_new() : NULL;
+    uint64_t at = 0;
     ssize_t n = -1;
 
     while (s && (n = read(fd, piece, PIECE)) != 0) {
@@ -276,10 +277,11 @@ int tern_tree_stream(int fd, const char *path, int to, const char *to_path,
         }
         tern_sha256_add(s, piece, (size_t)n);
         tern_progress_add((uint64_t)n);
-        if (to >= 0 && tern_fs_write(to, piece, (size_t)n, to_path, err) < 0) {
+        if (to >= 0 && tern_fs_write_at(to, at, piece, (size_t)n, to_path, err) < 0) {
             n = -1;
             break;
         }
+        at += (uint64_t)n;
     }
     if (s)
         tern_sha256_end(s, digest);

@@ -8,6 +8,7 @@
  * choose the same one, so they share the model, the load of their machines included. */
 #include "core/coll/program.h"
 
+#include "core/base/assert.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/coll/copy.h"
@@ -229,8 +230,8 @@ int tern_coll_task_offers(const struct tern_coll_shape *c, const struct tern_col
     return 1;
 }
 
-size_t tern_coll_task_program(const struct tern_coll_shape *c, const struct tern_coll_task *t,
-                              size_t at, struct tern_coll_program *p)
+static size_t make_program(const struct tern_coll_shape *c, const struct tern_coll_task *t,
+                           size_t at, struct tern_coll_program *p)
 {
     switch (t->call) {
     case TERN_CALL_ALL_REDUCE:
@@ -244,4 +245,15 @@ size_t tern_coll_task_program(const struct tern_coll_shape *c, const struct tern
     default:
         return tern_coll_algo_barrier(c, t, at, p);
     }
+}
+
+size_t tern_coll_task_program(const struct tern_coll_shape *c, const struct tern_coll_task *t,
+                              size_t at, struct tern_coll_program *p)
+{
+    const size_t did = make_program(c, t, at, p);
+
+    /* A list that did nothing would be made again for ever. */
+    tern_assert(at < t->count && did > 0 && did <= t->count - at, "%zu of %zu elements from %zu on",
+                did, t->count, at);
+    return did;
 }

@@ -1,5 +1,7 @@
 #include "core/coll/program.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,7 @@ void tern_coll_program_hand(struct tern_coll_program *p, struct tern_coll_spot f
     uint32_t k = add_spots(p, &from, 1);
     struct step *s = add(p, STEP_MEET);
 
+    tern_assert_cmp(bytes, <=, TERN_WIRE_SHM_INLINE);
     s->spot = k;
     s->n = bytes;
 }
@@ -82,6 +85,7 @@ static struct span transfer(struct tern_coll_program *p, enum step_kind kind, in
 {
     struct span span = {p->n_slots, 0};
 
+    tern_assert_cmp(member, >=, 0);
     /* An empty message is one too: it synchronises. */
     for (size_t from = 0; from < bytes || span.n == 0; from += TERN_WIRE_CHUNK, span.n++) {
         size_t len = bytes - from < TERN_WIRE_CHUNK ? bytes - from : TERN_WIRE_CHUNK;
@@ -110,6 +114,8 @@ struct span tern_coll_program_send(struct tern_coll_program *p, int member,
 
 void tern_coll_program_wait(struct tern_coll_program *p, struct span span)
 {
+    tern_assert(span.first <= p->n_slots && span.n <= p->n_slots - span.first,
+                "a wait for %u messages from %u on, of %u", span.n, span.first, p->n_slots);
     for (uint32_t i = 0; i < span.n; i++)
         add(p, STEP_WAIT)->slot = span.first + i;
 }
@@ -117,6 +123,7 @@ void tern_coll_program_wait(struct tern_coll_program *p, struct span span)
 void tern_coll_program_spread(struct tern_coll_program *p, const struct tern_coll_spot *to, int n,
                               struct tern_coll_spot from, size_t bytes)
 {
+    tern_assert_cmp(n, >=, 0);
     if (bytes == 0 || n == 0)
         return;
     uint32_t k = add_spots(p, to, n);
@@ -137,6 +144,7 @@ void tern_coll_program_reduce(struct tern_coll_program *p, const struct tern_col
                               const struct tern_coll_spot *dst, int n_dst,
                               const struct tern_coll_spot *src, int n_src, size_t count)
 {
+    tern_assert(n_dst > 0 && n_src > 0, "from %d to %d places", n_src, n_dst);
     if (count == 0)
         return;
     uint32_t k = add_spots(p, dst, n_dst);

@@ -64,7 +64,8 @@ struct tern_coll_program {
 void tern_coll_program_clear(struct tern_coll_program *p);
 void tern_coll_program_free(struct tern_coll_program *p);
 
-/* ---- making one; what fails is remembered in `failed` */
+/* ---- making one: a failure is remembered in `failed`; arguments of no list are asserted against
+ */
 
 static inline struct tern_coll_spot spot(enum place place, int peer, size_t at)
 {

@@ -1,6 +1,7 @@
 #include "core/ledger/calls.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,9 +45,12 @@ static ssize_t call_pwrite(int fd, const void *data, size_t len, off_t offset)
     ssize_t n;
     struct tern_again a = {0};
 
+    tern_assert(fd >= 0 && offset >= 0 && (data || !len), "%zu bytes at %lld of descriptor %d", len,
+                (long long)offset, fd);
     do /* a write to a stale handle is lost: the snapshot is made anew from the spools */
         n = pwrite(fd, data, len, offset);
     while (n < 0 && errno == EINTR && tern_again(&a));
+    tern_assert(n < 0 || (size_t)n <= len, "%zd of %zu bytes", n, len);
     return n;
 }
 

@@ -140,7 +140,7 @@ static int copy_file(struct merge *m, const struct tern_tree_file *f, int bits,
         size_t len = bytes - at < PIECE ? (size_t)(bytes - at) : PIECE;
         rc = tern_fs_pread(fd, m->piece[0], len, at, from, err);
         if (rc == 0)
-            rc = tern_fs_write(new.fd, m->piece[0], len, to, err);
+            rc = tern_fs_write_at(new.fd, at, m->piece[0], len, to, err);
         tern_progress_add(len);
     }
     if (rc == 0)

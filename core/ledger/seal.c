@@ -48,14 +48,14 @@ static int make_seal(int fd, uint64_t bytes, const char *path, unsigned char sea
 int tern_ledger_db_seal(sqlite3 *db, int fd, const char *path, struct tern_err *err)
 {
     unsigned char seal[SEAL];
-    struct stat st;
+    const off_t end = lseek(fd, 0, SEEK_END);
 
     (void)db;
-    if (TERN_AGAIN(fstat(fd, &st)) < 0 || lseek(fd, 0, SEEK_END) < 0)
-        return tern_err_sys(err, "%s: cannot stat", path);
-    return make_seal(fd, (uint64_t)st.st_size, path, seal, err) < 0
+    if (end < 0)
+        return tern_err_sys(err, "%s: cannot seek", path);
+    return make_seal(fd, (uint64_t)end, path, seal, err) < 0
                ? -1
-               : tern_fs_write(fd, seal, sizeof seal, path, err);
+               : tern_fs_write_at(fd, (uint64_t)end, seal, sizeof seal, path, err);
 }
 
 bool tern_ledger_db_is_sealed(const char *path, const struct tern_ledger_db_stamp *stamp)

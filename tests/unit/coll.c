@@ -206,8 +206,25 @@ static void one_node(void)
        "gathered from where it lies: one meeting before, one behind");
 }
 
-/* How a mistake of an algorithm's may look. */
-enum mistake { NO_MISTAKE, BEYOND, STRANGER, SLOT, PEER, LONG, SPOTS };
+/* How a mistake of an algorithm's may look.  From EARLY on the list is not made. */
+enum mistake { NO_MISTAKE, BEYOND, STRANGER, SLOT, PEER, LONG, SPOTS, EARLY, WIDE, EMPTY, PAST };
+
+/* Arguments that no list has: each is asserted against while the list is made. */
+static void make_wrong(const struct tern_coll_shape *c, const struct tern_coll_task *t,
+                       struct tern_coll_program *p, enum mistake m)
+{
+    const struct tern_coll_reduce sum = {t->type, t->type, t->op, 0};
+    const struct tern_coll_spot out = spot(PLACE_OUT, 0, 0);
+
+    if (m == EARLY)
+        tern_coll_program_wait(p, (struct span){p->n_slots, 1});
+    else if (m == WIDE)
+        tern_coll_program_hand(p, out, TERN_WIRE_SHM_INLINE + 1);
+    else if (m == EMPTY)
+        tern_coll_program_reduce(p, &sum, &out, 1, NULL, 0, 1);
+    else if (m == PAST)
+        tern_coll_task_program(c, t, t->count, p);
+}
 
 static void make_mistake(struct tern_coll_program *p, enum mistake m)
 {
@@ -251,6 +268,9 @@ static bool aborts(enum mistake mistake)
         close(STDERR_FILENO);
         tern_coll_shape_make(&c, 4, 0, node_of, NULL);
         tern_coll_task_program(&c, &t, 0, &p);
+        make_wrong(&c, &t, &p, mistake);
+        if (mistake >= EARLY)
+            _exit(0);
         make_mistake(&p, mistake);
         tern_coll_program_check(&p, &c, &t);
         _exit(0);
@@ -268,6 +288,10 @@ static void test_hand_over(void)
     ok(aborts(PEER), "a list with a place of no node peer is not run");
     ok(aborts(LONG), "a list with a message that no transport takes is not run");
     ok(aborts(SPOTS), "a list with more places than it has spots is not run");
+    ok(aborts(EARLY), "a list that waits for a message before it is posted is not made");
+    ok(aborts(WIDE), "a list that hands over more than a meeting takes is not made");
+    ok(aborts(EMPTY), "a list that combines no places is not made");
+    ok(aborts(PAST), "a list for elements behind the last one is not made");
 }
 
 int main(void)

@@ -450,13 +450,10 @@ int main(int argc, char **argv)
         .name = "cluster",
         .summary = "check, render and apply layouts, run them as a virtual cluster",
         .about =
-            "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it "
-            "holds settings for tern alone: 'gres: {neuron: false}' leaves the Neuron devices "
-            "out of Slurm, 'virtual: {dynamic: N, idle_s: S}' starts N dynamic nodes at "
-            "once, and switches others off after S idle seconds, 'virtual: "
-            "{tmp_mib: N}' limits a virtual node's /tmp, 'virtual: {nics: N}' gives it N "
-            "network interfaces, each on a network of its own, and 'topology: {leaf: N}' puts N "
-            "nodes of a compute resource under one switch.",
+            "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it holds "
+            "settings for tern alone: dynamic nodes, network interfaces, the /tmp of virtual "
+            "nodes. "
+            "`tern help layout-settings` lists them.",
         .verbs = verbs,
     };
 

@@ -34,6 +34,8 @@ static const struct topic topics[] = {
     {"site", "tern.yaml", NULL, "the keys of the site settings, tern.yaml", topic_site, 5},
     {"layout", "cluster.yaml", NULL, "a cluster from its layout: here, in a Slurm, on AWS",
      topic_layout, 7},
+    {"layout-settings", "cluster.tern.yaml", NULL, "the keys of cluster.tern.yaml, beside a layout",
+     topic_layout_settings, 5},
     {"checks", NULL, NULL, "the checks of nodes and of cluster layouts", topic_checks, 7},
     {"fabric", NULL, NULL, "networks, transports, algorithms, secrecy", topic_fabric, 7},
     {"environment", "variables", NULL, "the TERN_* variables", topic_environment, 7},
@@ -150,6 +152,8 @@ static void insert(struct tern_page *page, const char *words)
         put_findings(page);
     else if (strncmp(words, "layout", name) == 0)
         put_layout_rules(page, tern_layout_rule_row);
+    else if (strncmp(words, "sidecar", name) == 0)
+        tern_layout_describe_sidecar(page);
     else if (strncmp(words, "hyperpod", name) == 0)
         put_layout_rules(page, tern_layout_hyperpod_rule);
 }

@@ -31,7 +31,7 @@ void topic_print(FILE *to, const struct topic *t, int columns);
 extern const char topic_parallel[], topic_lora[], topic_precision[], topic_launch[],
     topic_workload[], topic_figures[], topic_c_api[]; /* topics_run.c */
 extern const char topic_env[], topic_fabric[], topic_faults[], topic_install[], topic_layout[],
-    topic_checks[], topic_environment[]; /* topics_node.c */
+    topic_layout_settings[], topic_checks[], topic_environment[]; /* topics_node.c */
 extern const char topic_recipe[], topic_site[], topic_checkpoint[], topic_token_set[],
     topic_ledger_files[], topic_log_files[], topic_flight_dump[]; /* topics_files.c */
 extern const char topic_ledger_schema[];                          /* topics_schema.c */

@@ -188,7 +188,7 @@ const char topic_install[] =
 
 const char topic_layout[] =
     "A layout describes a cluster: a ParallelCluster 3 file (cluster.yaml), and beside it\n"
-    "cluster.tern.yaml with what tern alone needs.\n"
+    "cluster.tern.yaml with settings for tern alone (tern-layout-settings(5)).\n"
     "\n"
     "    tern cluster check cluster.yaml            # mistakes, nodes, price, quota\n"
     "    tern cluster up cluster.yaml               # a real Slurm on this machine\n"
@@ -241,12 +241,39 @@ const char topic_layout[] =
     "Spot instances, capacity blocks, storage, traffic and HyperPod's instances have no price\n"
     "here, and are named.\n"
     "\n"
+    "# TERN-RENDER.JSON\n"
+    "A folder that `tern cluster render` made has a list of its files in tern-render.json. A\n"
+    "later call replaces only files that it lists and that are unchanged since. It is one\n"
+    "JSON object:\n"
+    "\n"
+    "form :: The word behind --to.\n"
+    "sha256 :: An object: each file's name, and the SHA-256 of its bytes.\n"
+    "\n"
     "# EXAMPLES\n"
     "    tern cluster check cluster.yaml --vars outputs.json\n"
     "    tern cluster render cluster.yaml --to slurm      # slurm.conf and others\n"
     "    tern cluster up cluster.yaml --name test\n"
     "    tern cluster exec test -- sinfo\n"
     "    tern cluster down test\n";
+
+const char topic_layout_settings[] =
+    "cluster.tern.yaml beside cluster.yaml has settings of a layout that tern alone reads.\n"
+    "ParallelCluster reads cluster.yaml, and refuses keys that it does not know.\n"
+    "\n"
+    "# EXAMPLES\n"
+    "    gres:     {neuron: false}\n"
+    "    virtual:  {dynamic: 2, idle_s: 60, nics: 2}\n"
+    "    topology: {leaf: 4}\n"
+    "\n"
+    "    tern cluster check cluster.yaml     # mistakes in both files\n"
+    "\n"
+    "# KEYS\n"
+    "Each key is optional. Its default is in brackets, and its values are in parentheses.\n"
+    "virtual is for `tern cluster up`, the rest also for files of a real Slurm.\n"
+    "\n"
+    "@sidecar\n"
+    "\n"
+    "tern-cluster(1) and tern-layout(7) say how a layout is used.\n";
 
 const char topic_checks[] =
     "`tern health` checks a node (quick, 5 s), or its memory and arithmetic (spot,\n"

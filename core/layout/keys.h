@@ -34,6 +34,7 @@ struct tern_layout_key {
     int64_t lo, hi;    /* of the number, of a text's letters or of a list's members; hi 0: any */
     const char *words; /* "ONDEMAND|SPOT": of a text, a number, or each member of TEXTS */
     const struct tern_layout_form *form; /* of a text, or of each member of TEXTS */
+    const char *help, *def; /* of the keys of cluster.tern.yaml alone: meaning, default in words */
 };
 
 extern const struct tern_layout_key tern_layout_cluster_keys[], tern_layout_action_keys[];

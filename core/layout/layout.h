@@ -19,6 +19,8 @@
 #include "core/base/err.h"
 #include "core/base/str.h"
 
+struct tern_page; /* core/base/page.h */
+
 /* ------------------------------------------------------------------ instance types */
 
 /* One row of the catalogue (core/layout/catalogue.c). */
@@ -216,6 +218,9 @@ struct tern_layout {
     size_t n_variables;       /* of these errors: a variable that has no value */
     struct tern_layout_note *notes;
 };
+
+/* Every key of a sidecar as an item of a page. */
+void tern_layout_describe_sidecar(struct tern_page *page);
 
 /* Read `path` and its sidecar and check both.  NULL with `err` only when a file cannot be read or
  * is no YAML.  Any other mistake stands in `notes`, by file and line, and a layout with n_errors >

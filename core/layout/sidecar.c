@@ -4,25 +4,54 @@
 #include "core/layout/value.h"
 
 #include "core/base/fs.h"
+#include "core/base/page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const struct tern_layout_key gres[] = {
-    {.name = "neuron", .type = BOOL},
+    {.name = "neuron",
+     .type = BOOL,
+     .help = "false leaves the Neuron devices out of Slurm",
+     .def = "true"},
     {0},
 };
 
 static const struct tern_layout_key virtual_nodes[] = {
-    {.name = "dynamic", .type = INT, .lo = 0, .hi = 1024},
-    {.name = "idle_s", .type = INT, .lo = 1, .hi = 1 << 20},
-    {.name = "nics", .type = INT, .lo = 1, .hi = TERN_LAYOUT_NICS},
-    {.name = "tmp_mib", .type = INT, .lo = 1, .hi = 1 << 20},
+    {.name = "dynamic",
+     .type = INT,
+     .lo = 0,
+     .hi = 1024,
+     .help = "dynamic nodes of each compute resource that `tern cluster up` starts at once",
+     .def = "0"},
+    {.name = "idle_s",
+     .type = INT,
+     .lo = 1,
+     .hi = 1 << 20,
+     .help = "a dynamic node is switched off after so many idle seconds",
+     .def = "ScaledownIdletime"},
+    {.name = "nics",
+     .type = INT,
+     .lo = 1,
+     .hi = TERN_LAYOUT_NICS,
+     .help = "network interfaces of a virtual node, each on a network of its own",
+     .def = "1"},
+    {.name = "tmp_mib",
+     .type = INT,
+     .lo = 1,
+     .hi = 1 << 20,
+     .help = "MiB that a virtual node's /tmp holds",
+     .def = "as this machine's disk"},
     {0},
 };
 
 static const struct tern_layout_key topology[] = {
-    {.name = "leaf", .type = INT, .lo = 0, .hi = 65536},
+    {.name = "leaf",
+     .type = INT,
+     .lo = 0,
+     .hi = 65536,
+     .help = "nodes of a compute resource under one switch",
+     .def = "0: all of a resource"},
     {0},
 };
 
@@ -32,6 +61,21 @@ static const struct tern_layout_key sidecar[] = {
     {.name = "topology", .type = MAP, .of = topology},
     {0},
 };
+
+void tern_layout_describe_sidecar(struct tern_page *page)
+{
+    for (const struct tern_layout_key *k = sidecar; k->name; k++)
+        for (const struct tern_layout_key *in = k->of; in->name; in++) {
+            char *name = tern_strf("%s.%s", k->name, in->name);
+            char *help = in->type == BOOL
+                             ? tern_strf("%s (true | false) [%s]", in->help, in->def)
+                             : tern_strf("%s (%lld to %lld) [%s]", in->help, (long long)in->lo,
+                                         (long long)in->hi, in->def);
+            tern_page_item(page, name, help);
+            free(name);
+            free(help);
+        }
+}
 
 /* cluster.yaml -> cluster.tern.yaml, malloc'ed. */
 static char *sidecar_path(const char *path)

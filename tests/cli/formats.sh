@@ -1,5 +1,5 @@
 #!/bin/bash
-# Another program reads tern's files by the pages tern-ledger-files(5) and tern-token-set(5) alone.
+# Another program reads tern's files by the pages of their formats alone.
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
 unset COLUMNS
@@ -53,6 +53,54 @@ is "$(jq -c '[.[] | keys[], (.path | sub(".*/"; ""))]' "$run_dir/external/before
 page_of | grep -q '^before.json .*'; ok $? "before.json is on the page"
 for key in $(jq -r 'keys[]' "$run_dir/keep.json"); do page_of | grep -qw "$key" || echo "$key"; done >missing
 [ -s "$run_dir/keep.json" ] && [ ! -s missing ]; ok $? "each key of keep.json is on the page" || sed 's/^/# /' missing
+
+# ---- small JSON files: each key is on the page of its file
+keys_on() { # TOPIC HEADING FILE [JQ]: the keys of the object are items, or words of them, in that section
+    local key
+    COLUMNS=80 tern help "$1" | awk -v h="$2" '$0 == h {on = 1; next} /^[A-Z]/ {if (/^[^a-z]*$/) on = 0} on' >section
+    jq -r "${4-.} | keys[]" "$3" >keys
+    while read -r key; do grep -qwF -- "$key" section || echo "$key"; done <keys >missing
+    [ -s keys ] && [ ! -s missing ]; ok $? "each key of $3 ${4-} is on the page of $1, under $2" || sed 's/^/# /' missing
+}
+cat >lease.yaml <<'Y'
+version: 1
+name: lease
+ledger: {dir: ledger}
+launch: {health: off}
+workload: {command: [sh, -c, 'cat own/*-000002 >lease.json'], precompile: {command: ["true"], cache: graphs}}
+checkpoint: {dir: own}
+Y
+run tern run lease.yaml; status 0 "a trainer copies the lease of its run"
+keys_on checkpoint LEASES lease.json
+is "$(jq -r '"\(.host) \(.boot)"' lease.json)" "$(uname -n) $(cat /proc/sys/kernel/random/boot_id)" "a lease names this machine and its boot, as the page says"
+cp graphs/*/complete.json . && keys_on workload "COMPILED GRAPHS" complete.json
+is "$(jq -r '.made_of[]' complete.json | sha256sum | cut -d ' ' -f 1)" "$(jq -r .key complete.json)" "the key of compiled graphs is the digest of their lines, as the page says"
+is "graphs/$(jq -r .key complete.json | head -c 16)" "$(echo graphs/*)" "the folder of compiled graphs is named by the first digits of its key"
+cp "$ROOT/cluster-templates/trn1-4/cluster.yaml" cluster.yaml
+run tern cluster render cluster.yaml --to slurm -o rendered; status 0 "Slurm's files of a layout are rendered"
+cp rendered/tern-render.json . && keys_on layout TERN-RENDER.JSON tern-render.json
+is "$(jq -r '.sha256 | to_entries[] | "\(.value)  rendered/\(.key)"' tern-render.json | sha256sum -c --quiet 2>&1)" "" "tern-render.json has the SHA-256 of each file, as the page says"
+printf '{}\n' >cluster.tern.yaml; run tern cluster check cluster.yaml; status 0 "cluster.tern.yaml without keys is right"
+COLUMNS=80 tern help layout-settings >settings
+sed -nE 's/^  ([a-z]+\.[a-z_]+) .*/\1/p' settings >keys
+[ "$(wc -l <keys)" -ge 6 ]; ok $? "the page of cluster.tern.yaml has its keys" || cat settings
+while IFS=. read -r section key; do
+    printf '%s: {%s: no value of this key}\n' "$section" "$key" >cluster.tern.yaml
+    run tern cluster check cluster.yaml; cat out err | grep -q "$section.$key" || echo "$section.$key"
+done <keys >missing
+[ ! -s missing ]; ok $? "tern cluster check knows each key that the page has" || sed 's/^/# /' missing out err
+
+if [ -x "$BIN/tern-train" ]; then
+    . "$ROOT/tests/lib/tiny.sh"
+    mkdir tiny; cd tiny || exit 1
+    tiny_make
+    sed -i 's,held_out: .*,held_out: [{name: held\, path: data/test.tds}\, {name: train\, path: data/train.tds}],' run.yaml
+    run tern run run.yaml --set steps=2; status 0 "a run with two held-out sets ends well"
+    cp checkpoints/after.json .
+    for part in . .after .after.stop .after.stop.others.train; do keys_on checkpoint AFTER.JSON after.json "$part"; done
+    is "$(jq -r '"\(.manifest_sha256) \(.after.stop.last_step)"' after.json)" "$(sqlite3 ledger/ledger.db 'select manifest_sha256 from checkpoint where step = 2') 2" "after.json is about the newest checkpoint, as the page says"
+    cd .. || exit 1
+fi
 
 # ---- parts of a token set, of a build that has failed
 for k in $(seq 400); do printf '{"text": "%s"}\n' "$(seq -s ' ' $k)"; done >text.jsonl

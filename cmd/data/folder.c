@@ -235,8 +235,8 @@ static bool is_plan(const struct data_folder *f, const char *plan)
     return same;
 }
 
-/* "done" holds the plan of the set, and the step that finished it: is that of `plan`?  NULL: of the
- * folder's own plan, or without one. */
+/* Does "done", which has a set's plan and the step that finished it, name `plan`?  NULL: the
+ * folder's own plan, or none. */
 static bool is_done_at(int dir, const char *plan)
 {
     char *done = get_at(dir, "done"), *text = plan ? NULL : get_at(dir, "plan.json");
@@ -558,7 +558,7 @@ static void remove_left(int dir, const char *name, void *arg)
         TERN_AGAIN(unlinkat(dir, name, 0));
 }
 
-/* The set as a merge left it that did not end. */
+/* The unfinished set of a merge that died. */
 static void tidy_beside(const char *out, const char *mark)
 {
     char *path = tern_fs_dirname(out), *prefix = tern_strf("%s.tmp-", tern_fs_basename(out));

@@ -17,8 +17,7 @@
 
 /* ------------------------------------------------------------------ the folder */
 
-/* Others must not have been able to write there, nor to put a link in its place.  0: there is none.
- */
+/* 1: a folder that only its user could write to or replace.  0: there is no folder. */
 static int is_own(const char *dir, struct tern_err *err)
 {
     struct stat st;

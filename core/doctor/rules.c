@@ -533,8 +533,8 @@ const struct tern_rule tern_doctor_rules[] = {
     {"fabric-tagged", INFO, EACH, rule_fabric_tagged, "messages carry proof of their sender",
      "Keep strangers off this network, or let the provider write (TERN_FABRIC_MODE=rma)."},
     {"pmix", WARN, EACH, rule_pmix, "Slurm has its PMIx plugin",
-     "Install Slurm's PMIx plugin (mpi_pmix.so) there. Up to 512 ranks of tern run meet without "
-     "it; more of them, workloads, `launch.fabric: mpi` and srun --mpi=pmix do not."},
+     "Install Slurm's PMIx plugin (mpi_pmix.so) there. Up to 512 ranks of tern run work without "
+     "it. More ranks, workloads, `launch.fabric: mpi` and srun --mpi=pmix need it."},
     {"blas", ERROR, EACH, rule_error, "OpenBLAS can be loaded", "Install libopenblas0-openmp."},
     {"blas-differs", INFO, NODE, rule_blas_differs, "OpenBLAS and its kernels are this machine's",
      "Results are bit-identical on nodes with the same BLAS and core type only."},

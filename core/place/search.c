@@ -300,7 +300,8 @@ static int compare_where(const void *a, const void *b, void *arg)
 }
 
 /* Nodes sorted by their switches, dealt to the positions either in their order, or stage by stage.
- * By stages, first the first `unit` positions of every pipeline stage, then the next ones. */
+ * Stage by stage, every pipeline stage gets nodes for its first `unit` positions, then for the
+ * next ones. */
 static void construct(const struct problem *p, const size_t *sorted, size_t stage, size_t unit,
                       struct arrangement *a)
 {

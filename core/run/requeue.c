@@ -194,9 +194,9 @@ static bool left_checkpoint(const struct tern_run_attempt *a)
     return false;
 }
 
-/* Would the job run again without this process, or is its end no limit of its own?  Slurm queues a
- * preempted job again; after a maintenance nodes are free for it.  A time limit would stop the next
- * attempt at the same step, for ever. */
+/* Would the job run again without this process, or does its end come from outside the job?  Slurm
+ * queues a preempted job again; after a maintenance nodes are free for it.  A time limit would stop
+ * the next attempt at the same step, for ever. */
 static bool may_repeat(const struct tern_slurm_job *job, const char *reason)
 {
     return strcmp(reason, "preempted") == 0 ||

@@ -149,8 +149,8 @@ static void be_init(const char *name, pid_t munged, pid_t slurmd)
 }
 
 /* A node that Slurm asked for must have booted after that, by times in whole seconds.  slurmctld
- * takes from its own clock slurmd's count since boot, which may be ahead by one.  Earlier ones are
- * not believed, and the node would be given up after ResumeTimeout. */
+ * takes from its own clock slurmd's count since boot, which may be ahead by one.  slurmctld
+ * rejects a node with an earlier boot time, and gives it up after ResumeTimeout. */
 static void await_next_second(void)
 {
     const int64_t second = INT64_C(1000000000);
@@ -307,8 +307,8 @@ int tern_vcluster_node_power_on(struct tern_vcluster_plan *p, size_t i, struct t
         return tern_err_set(err, TERN_USAGE, "%s is on already.", n->name);
     if (p->mode == TERN_VCLUSTER_PLAIN && n->fleet)
         return tern_err_set(err, TERN_USAGE,
-                            "%s: in plain mode there are static nodes alone, and as many dynamic "
-                            "ones as --dynamic says.",
+                            "%s: plain mode has the static nodes, and the dynamic ones of "
+                            "--dynamic N.",
                             n->name);
     if (n->trouble == TERN_VCLUSTER_NO_CAPACITY || n->trouble == TERN_VCLUSTER_SPOT_RECLAIM)
         return no_capacity(n, err);

@@ -1,4 +1,4 @@
-/* Records from and to a peer: credits, whether its rails work, what happens when one does not. */
+/* Records from and to a peer: credits, probes of its rails, lost rails. */
 #include "core/wire/ofi/state.h"
 
 #include "core/base/log.h"

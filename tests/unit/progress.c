@@ -1,5 +1,6 @@
 /* core/base/progress: the line's text, and the line itself on a terminal and in a file. */
 #include "core/base/clock.h"
+#include "tests/unit/tap.h"
 
 /* The line's clock is this test's while it is held, at what is not 0. */
 static int64_t held_ns;
@@ -12,8 +13,6 @@ static int64_t clock_ns(void)
 #define tern_clock_boot_ns clock_ns
 #include "core/base/progress.c"
 #undef tern_clock_boot_ns
-
-#include "tests/unit/tap.h"
 
 #include "core/base/log.h"
 #include "core/base/progress.h"

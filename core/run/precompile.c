@@ -26,7 +26,7 @@ enum {
     KEY_DIGITS = 16, /* of the folder's name: two keys of a site collide once in 2^32 */
     CONFIG_BYTES = 1 << 20,
     MARK_BYTES = 1 << 20,
-    GRACE_NS = 500000000, /* for a killed child to end */
+    GRACE_NS = 500000000, /* for a child to end that has said all, or was killed */
     VERSION_S = 120,      /* the compiler starts Python from shared, busy storage */
 };
 
@@ -107,7 +107,9 @@ int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_er
     close(ends[0]);
     if (pid < 0)
         return tern_err_sys(err, "cannot get the version of neuronx-cc");
-    if (rc < 0 || !ended(pid, deadline, &status)) {
+    *to = '\0';
+    const bool found = rc == 0 && pick_version(text, to, size) == 0;
+    if (rc < 0 || !ended(pid, found ? tern_clock_boot_ns() + GRACE_NS : deadline, &status)) {
         kill(pid, SIGKILL);
         /* A process that hangs in a file system cannot be killed: it is left behind. */
         ended(pid, tern_clock_boot_ns() + GRACE_NS, &status);
@@ -118,10 +120,11 @@ int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_er
                             "neuronx-cc --version: no answer within %d s, so the compile cache for "
                             "it is not known. Does its storage answer?",
                             seconds);
-    *to = '\0';
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* it is not installed */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) { /* it is not installed */
+        *to = '\0';
         return 0;
-    if (pick_version(text, to, size) < 0)
+    }
+    if (!found)
         return tern_err_set(err, TERN_FAILED,
                             "neuronx-cc --version: prints no version (wait status %d), so the "
                             "compile cache for it is not known. Try it by hand.",

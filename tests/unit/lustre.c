@@ -96,8 +96,17 @@ static void spreading(void)
 /* Doctor's findings of this rule, each on a line. */
 static const char *found(const struct tern_doctor_facts *facts)
 {
-    static char lines[2000];
-    const struct tern_slurm_about about = {.version = "24.11.0", .return_to_service = 2};
+    static char lines[2000], none[] = "";
+    const struct tern_slurm_about about = {.version = (char *)"24.11.0",
+                                           .conf = none,
+                                           .plugstack = none,
+                                           .plugin_dir = none,
+                                           .tmp_fs = none,
+                                           .mpi_default = none,
+                                           .auth_info = none,
+                                           .scheduler = none,
+                                           .task_plugin = none,
+                                           .return_to_service = 2};
     struct tern_doctor_findings f = {0};
     size_t at = 0;
 

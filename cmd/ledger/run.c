@@ -545,10 +545,10 @@ const struct tern_cmd ledger_show = {
     .summary = "show one run: attempts, checkpoints, held-out sets, events",
     .about =
         "Without an option that names one table all of them are shown, as wide as the "
-        "terminal; those options, -o and -P show cells whole. The lineage has what the run was "
-        "made of: the base model with its digest, the parent run and step where the base is a "
-        "checkpoint, the token sets, the tokenizer (the sha256 that `tern data info` shows), "
-        "tern's version, and the files that a workload's command names. "
+        "terminal; those options, -o and -P show cells whole. The lineage has the base model "
+        "with its digest, the token sets and the files that a workload's command names. It also "
+        "has tern's version, the tokenizer's sha256 (as in `tern data info`), and the parent run "
+        "and step of a base that is a run's checkpoint. "
         "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
         "newest of that name) or 'latest'. Without RUN it is 'latest'.",
     .examples = "  tern ledger show\n"

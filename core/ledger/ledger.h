@@ -261,8 +261,7 @@ int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledg
 #define TERN_LEDGER_TERN "tern"                  /* the version that ran the attempt */
 #define TERN_LEDGER_TOKENIZER "tokenizer_sha256" /* of its vocabulary, as in a token set's head */
 #define TERN_LEDGER_INPUT "input."               /* input.KEY: "SHA256 PATH" */
-/* Of an attempt whose weights are from a checkpoint of another run: that run, and the step. */
-#define TERN_LEDGER_PARENT_RUN "parent.run"
+#define TERN_LEDGER_PARENT_RUN "parent.run"      /* whose checkpoint the weights are from */
 #define TERN_LEDGER_PARENT_STEP "parent.step"
 int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const char *value,
                             struct tern_err *err);

@@ -194,9 +194,10 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"launch.profile", KEY_TEXT, AT(launch.profile),
      .help = "profile of the ranks' environment, see `tern env --list`; default: by the nodes"},
     {"launch.rails", KEY_TEXT, AT(launch.rails),
-     .help = "networks between nodes: all that work when the ranks connect, and each must keep "
-             "working (all, the default), or may fail later (any); or interfaces with commas "
-             "between, which must all work. FI_TCP_IFACE also counts"},
+     .help =
+         "networks between nodes: all (default) or any, or interfaces with commas between, which "
+         "must all work. all and any take each that works when the ranks connect; with any, one "
+         "may fail later. FI_TCP_IFACE also counts"},
     {"launch.mapping", KEY_WORD, AT(launch.mapping), .words = mappings,
      .help = "mapping of ranks to nodes and NeuronCores: by the links of network and chips, or in "
              "the job's order and by number"},

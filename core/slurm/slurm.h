@@ -95,9 +95,9 @@ struct tern_slurm_job {
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
-/* How many seconds before its end a job gets the signal that it asked for (sbatch --signal, which
- * has 60 s without a time); -1: the script asks for none.  The controller tells the script alone: an
- * option on sbatch's command line is not known.  For the job's user, or for an admin. */
+/* Seconds before its end at which a job gets the signal of sbatch --signal; 60 is Slurm's default.
+ * -1: the script asks for none.  The controller gives the script alone, and no option of sbatch's
+ * command line.  For the job's user, or for an admin. */
 int tern_slurm_job_signal_load(uint32_t id, int64_t *ret_seconds, struct tern_err *err);
 /* The same of a script's text, and of the option's value ("B:USR1@600"); -1: none, or malformed. */
 int64_t tern_slurm_signal_in_script(const char *script);

@@ -547,8 +547,8 @@ const struct tern_cmd ledger_show = {
         "Without an option that names one table all of them are shown, as wide as the "
         "terminal; those options, -o and -P show cells whole. The lineage has the base model "
         "with its digest, the token sets and the files that a workload's command names. It also "
-        "has tern's version, the tokenizer's sha256 (as in `tern data info`), and the parent run "
-        "and step of a base that is a run's checkpoint. "
+        "has tern's version and the tokenizer's sha256, as in `tern data info`. Of a base that is "
+        "a run's checkpoint it has that run and the step. "
         "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
         "newest of that name) or 'latest'. Without RUN it is 'latest'.",
     .examples = "  tern ledger show\n"

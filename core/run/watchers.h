@@ -24,9 +24,9 @@
 
 enum { TERN_RUN_WATCHERS = 4 };
 
-/* Start the child that keeps the step and answers its queries.  It ends with this process.  0: there
- * is none, which is logged.  Or none is needed: the ranks watch and there are no spares, or this is
- * no node of a job. */
+/* Start the child that keeps the step and answers its queries.  It ends with this process.  0:
+ * there is none, which is logged.  Or none is needed: the ranks watch and there are no spares, or
+ * this is no node of a job. */
 pid_t tern_run_watchers_start(const struct tern_place *job, int64_t spares, bool ranks_watch);
 /* End child and step; *child becomes 0. */
 void tern_run_watchers_stop(pid_t *child);
